@@ -1,7 +1,8 @@
 """Package mnrun.
 
-The folders beside the package (wrappers, templates, recipes) travel inside it: launcher/mnrun/files.py finds them there
-once installed, and here in a checkout. The man page and the completions go where man and the shells look for them.
+The folders beside the package (wrappers, templates, recipes, pages) travel inside it: launcher/mnrun/files.py finds
+them there once installed, and here in a checkout. The man page and the completions go where man and the shells look for
+them.
 """
 
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
-FOLDERS = ("wrappers", "sbatch_templates", "containers")
+FOLDERS = {"wrappers": "*", "sbatch_templates": "*", "containers": "*", "docs": "*.md"}
 
 SHARED = {  # what the test of docs/ has written, by the directory below the prefix
     "share/man/man1": "docs/mnrun.1",
@@ -20,12 +21,15 @@ SHARED = {  # what the test of docs/ has written, by the directory below the pre
     "share/mnrun": "docs/job.schema.json",
 }
 
+# The older scripts. Who wants them on PATH puts their directory there.
+OLDER = [f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")]
+
 packages = find_packages("launcher")
 folders = {
-    f"mnrun.{path.relative_to(HERE).as_posix().replace('/', '.')}": str(path.relative_to(HERE))
-    for name in FOLDERS
+    f"mnrun.{path.relative_to(HERE).as_posix().replace('/', '.')}": (str(path.relative_to(HERE)), files)
+    for name, files in FOLDERS.items()
     for path in [HERE / name, *(HERE / name).rglob("*")]
-    if path.is_dir() and path.name != "__pycache__"
+    if path.is_dir() and path.name != "__pycache__" and any(path.glob(files))
 }
 
 setup(
@@ -57,8 +61,11 @@ setup(
     ],
     python_requires=">=3.9",
     packages=[*packages, *folders],
-    package_dir={"": "launcher", **folders},
-    package_data={name: ["*"] for name in folders},
+    package_dir={"": "launcher", **{name: folder for name, (folder, _) in folders.items()}},
+    package_data={
+        **{name: [files] for name, (_, files) in folders.items()},
+        **{name: ["*.sh", "py.typed"] for name in packages},
+    },
     install_requires=[
         "click>=8.0",
         "rich>=12",
@@ -72,10 +79,13 @@ setup(
     extras_require={
         "hosts": ["paramiko>=2.11"],
         "build": ["hpccm>=24.1"],  # recipes of images
+        "metrics": ["prometheus-client>=0.12"],  # mnrun top --metrics, mnrun status --metrics
+        "kubernetes": ["ruamel.yaml>=0.17.21"],  # texts for mnrun plan --format
         "slurm": ["pyslurm"],  # its major.minor must be the cluster's Slurm's
         "test": [
             "hypothesis>=6.100",
             "jsonschema>=4",
+            "kubernetes-validate>=1.32",  # the schemas of Kubernetes' own objects
             "pytest<9.2",  # pytest-xdist 3.8 knows no groups with pytest 9.2 (item._nodeid)
             "pytest-mock",
             "pytest-xdist>=3",
@@ -93,8 +103,6 @@ setup(
         ],
         "docs": ["mkdocs==1.6.1", "mkdocs-material==9.8.1"],
     },
-    # the older scripts by their names
-    scripts=[f"wrappers/{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")],
-    data_files=[(where, [name]) for where, name in SHARED.items()],
+    data_files=[*((where, [name]) for where, name in SHARED.items()), ("share/mnrun/scripts", OLDER)],
     entry_points={"console_scripts": ["mnrun = mnrun.__main__:entry"]},
 )

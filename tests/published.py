@@ -14,7 +14,7 @@ SCHEMAS = Path(__file__).parents[1] / "docs/reference/schemas"
 def checked(verb: str, text: str) -> dict[str, Any]:
     """The answer, if the published schema of the verb allows it, and names each of its keys."""
     found: dict[str, Any] = json.loads(text)
-    schema = json.loads((SCHEMAS / f"{verb}.json").read_text(encoding="utf-8"))
+    schema = json.loads((SCHEMAS / f"{verb.replace(' ', '-')}.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(strict(schema)).validate(found)
     return found
 

@@ -1,9 +1,11 @@
 #!/bin/bash -p
-# People start this older script on the nodes, with one task per node, and mnrun does the work:
+# People start this older script on the nodes, with one task per node and by one of four names. mnrun does the work:
 #     salloc -N 2; srun srun_singularity.sh --container=app.sif --script=job.sh
+#     pdsh -w $NODES NODES=$NODES pdsh_docker.sh --noderank=%n --container=IMAGE --script=job.sh --workingdir=$PWD
 # The first task runs the job. The other tasks wait until it ends, and exit with its code.
 set -euo pipefail
-name=${mnrun_door:-srun_singularity.sh} # the scripts for docker and pdsh come here too
+name=${0##*/}
+[[ $name != *_docker.sh ]] || export MNRUN_RUNTIME=docker
 noderank=${SLURM_PROCID:-0}
 for word in "$@"; do [[ $word != --noderank=* ]] || noderank=${word#*=}; done
 
@@ -96,6 +98,7 @@ done
 [[ -n $image ]] || die 2 "no image: name one with --container=FILE"
 
 mnrun=$(dirname "$(readlink -f "$0")")/mnrun # the mnrun beside this script, whatever PATH says on a node
+[[ -x $mnrun ]] || mnrun=${mnrun%/share/mnrun/scripts/mnrun}/bin/mnrun # that of the same installation
 [[ -x $mnrun ]] || mnrun=$(command -v mnrun) || die 2 "mnrun is not installed beside $0 on $(uname -n), nor on PATH"
 
 if [[ $name == pdsh_* ]]; then # without a scheduler, one task reaches the other hosts, and those have nothing to do
@@ -118,7 +121,7 @@ fi
 # Any user can foretell the file's name and make it. So a task enters the directory first and judges it then, as into.sh
 # does.
 place=/tmp/mnrun.door.${SLURM_JOB_ID:-0}.${SLURM_STEP_ID:-0}
-told() { # Test whether the step has written the code here
+answered() { # Test whether the step has written the code here
   # This sets `code` to it, and enters its directory.
   local there
   cd -- "$place" 2>/dev/null || return 1
@@ -136,7 +139,7 @@ stand_by() { # Wait for the end of the job, and exit with its code
   exec {pause}<> <(:) # the pipe is never written, so the read waits without a process
   trap '' USR1 USR2 # for the program
   trap 'left=25' TERM INT HUP # the job is about to end, and the step that writes the code may end first
-  until told; do
+  until answered; do
     ((left-- != 0)) || exit 143
     read -rt 0.2 -u "$pause" || true
   done

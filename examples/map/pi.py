@@ -1,8 +1,6 @@
-"""Compute pi with several numbers of steps, each in a task of its own. One of them cannot work."""
+"""Compute pi with several numbers of steps, each in a task of its own."""
 
-from pathlib import Path
-
-from arrays import map_array
+import mnrun
 
 
 def area(steps: int) -> float:
@@ -12,6 +10,10 @@ def area(steps: int) -> float:
 
 
 if __name__ == "__main__":
-    calls = [{"steps": steps} for steps in (10, 0, 1000, 100_000)]
-    for outcome in map_array(area, calls, Path("runs"), image="python.sif", nodes=1, quiet=True):
-        print(outcome.parameters, f"failed: {outcome.error}" if outcome.error else outcome.result)
+    numbers = [10, 1000, 100_000]
+    for steps, pi in zip(numbers, mnrun.map(area, numbers, image="python.sif", time="5:00")):
+        print(steps, pi)
+    try:
+        print(*mnrun.map(area, [0], image="python.sif", time="5:00"))
+    except ZeroDivisionError as error:
+        print("of 0 steps:", error)

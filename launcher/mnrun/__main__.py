@@ -29,9 +29,11 @@ def entry() -> None:
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)
-    finally:
-        gc.freeze()  # Python's last collection would take 10 ms, at the end of the process
+        os._exit(130)
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            os._exit(end.code)  # all is flushed and removed, and Python would take 5 ms to free its modules
+        raise
 
 
 if __name__ == "__main__":

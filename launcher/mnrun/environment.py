@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from mnrun.errors import UsageError
 from mnrun.jobspec import Variable
+from mnrun.record import Record
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -29,99 +29,80 @@ SHELL_VARIABLES = (
 # Variables of the wrappers around a program, and the mark of a job's processes.
 MNRUN_VARIABLES = ("mnrun_", "MNRUN_JOB_ID")
 
-# The number of a scheduler's job. A process with another one is another job's. processes.sh and start_node.sh have
-# these names, too.
-JOB_IDS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+# Variables of schedulers without a package here.
+OTHER_SCHEDULERS = ("COBALT_*",)
 
 INSIDE = "inside"  # inside-out: the containers of the serving step and the master container
 MPIRUN = "mpirun"  # outside-in: a rank started by the host's mpirun
-SRUN = "srun"  # outside-in: a rank started by srun, whose SLURM_* describe its own step
-CONTEXTS = (INSIDE, MPIRUN, SRUN)
+SCHEDULER = "scheduler"  # outside-in: a rank started by the scheduler, whose variables describe its own step
+CONTEXTS = (INSIDE, MPIRUN, SCHEDULER)
 BARE = "-bare"  # suffix for the same without a container, with the host's files
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A rule that removes variables that match `pattern` in `contexts`, because of `why`.
-
-    `boxed` rules apply only in a container, whose files are not the host's.
-    """
+class Rule(Record):
+    """A rule: variables that match `pattern` go in `contexts`, because of `why`; if `contained`, only in containers."""
 
     pattern: str
     contexts: tuple[str, ...]
     why: str
-    boxed: bool = False
+    contained: bool = False
 
 
-OF_HOSTS = ("MNRUN_NODE", "MNRUN_WAIT")  # a guard's variables on hosts without a scheduler
+class Variables(Record):
+    """The variables of one scheduler: the rules that remove them, and patterns of names.
+
+    `settings` match a rule, and may reach another job all the same. `passed` reach the containers of docker and podman.
+    `given_back` reach the ranks: they are the same for every rank of every step. `job_ids` have the number of a job.
+    `task` has the position of a task in its array, from 1 on. `cpus` has the CPUs of each rank. `first_rank` have 0 for
+    a program that runs once. `each_rank` is sh: it sets those of a rank, by the values of ranks/place.sh.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    settings: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()
+    job_ids: tuple[str, ...] = ()
+    task: str = ""
+    cpus: str = ""
+    first_rank: tuple[str, ...] = ()
+    each_rank: str = ""
+
+
+OF_HOSTS = ("MNRUN_NODE",)  # a guard's variable on hosts without a scheduler
 _INNER_MPIRUN = (INSIDE,)  # mpirun in the container must not see the surrounding scheduler
-_MODULE = "a module system sets it, and the image lacks that"
+_OF_MPIS = (
+    *("OMPI_COMM_WORLD_*", "OMPI_UNIVERSE_SIZE", "OMPI_MCA_ess*", "OMPI_MCA_orte_*", "OMPI_MCA_prte_*"),
+    *("PRTE_MCA_prte_*", "MPI_LOCAL*", "HYDI_*", "MV2_COMM_WORLD_*", "MPIRUN_RANK", "MPISPAWN_*"),
+)
+_WAYS = ("OMPI_MCA_plm*", "PRTE_MCA_plm*", "HYDRA_BOOTSTRAP*", "HYDRA_LAUNCHER*", "I_MPI_HYDRA_*")
+_NODES = ("OMPI_MCA_ras*", "PRTE_MCA_ras*", "HYDRA_RMK", "HYDRA_HOST_FILE", "I_MPI_PERHOST")
+_OF_THE_HOST = (
+    *("I_MPI_ROOT", "OPAL_PREFIX", "PRTE_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD"),
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"),
+)
+
+
+def _each(patterns: Iterable[str], contexts: tuple[str, ...], why: str, contained: bool = False) -> tuple[Rule, ...]:
+    return tuple(Rule(pattern, contexts, why, contained) for pattern in patterns)
+
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "SLURM_*", (INSIDE, MPIRUN), "mpirun would start its daemons by srun, and ranks would see another step's values"
-    ),
-    Rule("SRUN_*", CONTEXTS, "inputs of srun"),
-    Rule("SBATCH_*", CONTEXTS, "inputs of sbatch"),
-    Rule("SALLOC_*", CONTEXTS, "inputs of salloc"),
-    *(
-        Rule(name, CONTEXTS, "mnrun sets it for its guard, and an mnrun inside the job must not see it")
-        for name in OF_HOSTS
-    ),
-    *(Rule(name, (INSIDE,), "bash declares it read-only, so an image's sh cannot read it back") for name in READ_ONLY),
-    Rule("SSH_CLIENT", CONTEXTS, "by it, each `bash -c` of the program would read ~/.bashrc (bash, SSH_SOURCE_BASHRC)"),
-    Rule("SSH2_CLIENT", CONTEXTS, "as SSH_CLIENT"),
+    *_each(OF_HOSTS, CONTEXTS, "mnrun sets it for its guard, and an mnrun inside the job must not see it"),
+    *_each(READ_ONLY, (INSIDE,), "bash declares it read-only, so an image's sh cannot read it back"),
+    # bash, SSH_SOURCE_BASHRC
+    *_each(("SSH_CLIENT", "SSH2_CLIENT"), CONTEXTS, "by it, each `bash -c` of the program would read ~/.bashrc"),
     Rule("HOSTNAME", CONTEXTS, "it names the machine where mnrun runs, and not the node"),
-    Rule("PMI_*", _INNER_MPIRUN, "an MPI program would behave as a rank of the surrounding step"),
-    Rule("PMI2_*", _INNER_MPIRUN, "as PMI_*"),
-    Rule("PMIX_*", _INNER_MPIRUN, "as PMI_*"),
-    Rule("OMPI_COMM_WORLD_*", _INNER_MPIRUN, "a surrounding mpirun sets it for its ranks"),
-    Rule("OMPI_UNIVERSE_SIZE", _INNER_MPIRUN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_ess*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_orte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
-    Rule("OMPI_MCA_prte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
-    Rule("PRTE_MCA_prte_*", _INNER_MPIRUN, "a surrounding mpirun sets it"),
-    Rule("MPI_LOCAL*", _INNER_MPIRUN, "a surrounding Hydra sets it for its ranks"),
-    Rule("HYDI_*", _INNER_MPIRUN, "a surrounding Hydra sets it"),
-    Rule("MV2_COMM_WORLD_*", _INNER_MPIRUN, "a surrounding MVAPICH2 sets it for its ranks"),
-    Rule("MPIRUN_RANK", _INNER_MPIRUN, "as MV2_COMM_WORLD_*"),
-    Rule("MPISPAWN_*", _INNER_MPIRUN, "as MV2_COMM_WORLD_*"),
-    Rule("OMPI_MCA_plm*", _INNER_MPIRUN, "Slurm sets plm_slurm_args=--external-launcher"),
-    Rule("OMPI_MCA_ras*", _INNER_MPIRUN, "the hostfile names the nodes"),
-    Rule("PRTE_MCA_plm*", _INNER_MPIRUN, "as OMPI_MCA_plm*"),
-    Rule("PRTE_MCA_ras*", _INNER_MPIRUN, "as OMPI_MCA_ras*"),
-    Rule("HYDRA_BOOTSTRAP*", _INNER_MPIRUN, "Slurm sets it to slurm"),
-    Rule("HYDRA_LAUNCHER*", _INNER_MPIRUN, "Slurm sets HYDRA_LAUNCHER_EXTRA_ARGS"),
-    Rule("HYDRA_RMK", _INNER_MPIRUN, "the hostfile names the nodes"),
-    Rule("HYDRA_HOST_FILE", _INNER_MPIRUN, "as HYDRA_RMK"),
-    Rule("I_MPI_HYDRA_*", _INNER_MPIRUN, "Slurm sets the bootstrap to slurm"),
-    Rule("I_MPI_PERHOST", _INNER_MPIRUN, "the hostfile gives the number of ranks"),
+    *_each(("PMI_*", "PMI2_*", "PMIX_*"), _INNER_MPIRUN, "a program would behave as a rank of the surrounding step"),
+    *_each(_OF_MPIS, _INNER_MPIRUN, "a surrounding mpirun sets it, or sets it for its ranks"),
+    *_each(_WAYS, _INNER_MPIRUN, "a scheduler sets its own way to the nodes"),
+    *_each(_NODES, _INNER_MPIRUN, "the hostfile names the nodes, and the number of ranks on each"),
     Rule("I_MPI_PMI_LIBRARY", _INNER_MPIRUN, "Intel MPI's mpirun brings its own library, and this one is the host's"),
-    Rule("I_MPI_ROOT", CONTEXTS, "it names the host's Intel MPI", True),
-    Rule("PBS_*", _INNER_MPIRUN, "mpirun would ask that scheduler for hosts"),
-    Rule("PE_HOSTFILE", _INNER_MPIRUN, "as PBS_*, for Grid Engine"),
-    Rule("SGE_*", _INNER_MPIRUN, "as PBS_*, for Grid Engine"),
-    Rule("LSB_*", _INNER_MPIRUN, "as PBS_*, for LSF"),
-    Rule("LSF_*", _INNER_MPIRUN, "as PBS_*, for LSF"),
-    Rule("COBALT_*", _INNER_MPIRUN, "as PBS_*"),
-    Rule("FLUX_*", _INNER_MPIRUN, "as PBS_*"),
-    Rule(
-        "OMPI_MCA_mca_base_component_path",
-        CONTEXTS,
-        "the host's Open MPI 5 exports it; an image with 4 then finds no components",
-        True,
-    ),
-    Rule("OPAL_PREFIX", CONTEXTS, "it names the host's Open MPI", True),
-    Rule("PMIX_PREFIX", (MPIRUN, SRUN), "it names the host's PMIx", True),
-    Rule("PRTE_PREFIX", CONTEXTS, "it names the host's PRRTE", True),
-    Rule("LD_LIBRARY_PATH", CONTEXTS, "it names the host's libraries", True),
-    Rule("LD_PRELOAD", CONTEXTS, "it names the host's libraries, for example XALT's", True),
-    Rule("PYTHONPATH", CONTEXTS, "it names the host's Python packages", True),
-    Rule("PYTHONHOME", CONTEXTS, "it names the host's Python", True),
-    Rule("PYTHONSTARTUP", CONTEXTS, "it names the host's Python", True),
-    Rule("BASH_ENV", CONTEXTS, _MODULE, True),
-    Rule("ENV", CONTEXTS, _MODULE, True),
-    Rule("BASH_FUNC_*", CONTEXTS, _MODULE, True),
+    *_each(OTHER_SCHEDULERS, _INNER_MPIRUN, "mpirun would ask that scheduler for hosts"),
+    *_each(_OF_THE_HOST, CONTEXTS, "it names the host's MPI, libraries (such as XALT's) or Python", True),
+    Rule("PMIX_PREFIX", (MPIRUN, SCHEDULER), "it names the host's PMIx", True),
+    # The host's Open MPI 5 exports it.
+    Rule("OMPI_MCA_mca_base_component_path", CONTEXTS, "an image with Open MPI 4 would find no components", True),
+    *_each(("BASH_ENV", "ENV", "BASH_FUNC_*"), CONTEXTS, "a module system sets it, and the image lacks that", True),
 )
 
 # The variables that tell a rank its place, and a script of the older tools the nodes (place.sh, start_node.sh, kit.py).
@@ -133,28 +114,15 @@ PLACES = (
 # The variables of a job that another one must not get, if a program hands it in. The others are those of the rules.
 OWN = ("MNRUN_JOB_ID", "MNRUN_JOB_START", "MNRUN_RANK_PID", *PLACES)
 # The variables that match a rule, and are settings.
-SETTINGS = ("SLURM_CONF*", "SLURM_CLUSTER*", "PMIX_MCA_*")
+SETTINGS = ("PMIX_MCA_*",)
 
 # The variables that docker and podman get, by name. All others in their containers are the image's own. A variable
 # that a rule above removes does not come back here.
 PASSED = (
     *("MNRUN_*", "TMPDIR", "HOME", "USER", "LOGNAME", "LANG", "LC_*", "TZ", "TERM"),
-    *("SLURM_*", "PMI_*", "PMI2_*", "PMIX_*", "PRTE_*", "OMPI_*", "OPAL_*", "MPI_*", "MPICH_*", "MPIR_*", "HYDRA_*"),
-    *(
-        "HYDI_*",
-        "I_MPI_*",
-        "MV2_*",
-        "UCX_*",
-        "FI_*",
-        "PSM2_*",
-        "PSM3_*",
-        "NCCL_*",
-        "GLOO_*",
-        "TP_*",
-        "OMP_*",
-        "CUDA_*",
-        "ROCR_*",
-    ),
+    *("PMI_*", "PMI2_*", "PMIX_*", "PRTE_*", "OMPI_*", "OPAL_*", "MPI_*", "MPICH_*", "MPIR_*", "HYDRA_*"),
+    *("HYDI_*", "I_MPI_*", "MV2_*", "UCX_*", "FI_*", "PSM2_*", "PSM3_*", "NCCL_*", "GLOO_*", "TP_*", "OMP_*"),
+    *("CUDA_*", "ROCR_*", "HIP_*"),
     *("GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK", "http_proxy", "https_proxy", "no_proxy"),
 )
 
@@ -165,117 +133,111 @@ OF_REGISTRIES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
 )
 
-# The job's variables that a rank gets back: they are the same for every rank of every step.
-GIVEN_BACK = (
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NAME",
-    "SLURM_ARRAY_*",
-    "SLURM_RESTART_COUNT",
-    "SLURM_JOB_END_TIME",
-    "SLURM_SUBMIT_DIR",
-    "SLURM_CPUS_PER_TASK",
-)
 
-# The SLURM_* variables that srun may read: no others shape mnrun's steps.
-SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF*", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
+def dropped(name: str, context: str, rules: Iterable[Rule]) -> bool:
+    """Return whether one of the rules removes the variable `name` in `context`."""
+    return any(context in _contexts(rule) and _fits(name, rule.pattern) for rule in rules)
 
 
-# Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun.
-SRUN_DROPS = (
-    "SRUN_*",
-    "OMPI_COMM_WORLD_*",
-    "PMIX_RANK",
-    "PMIX_NAMESPACE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "PMI_FD",
-    "PMI_PORT",
-    *OF_HOSTS,
-)
-
-
-def dropped(name: str, context: str) -> bool:
-    """Return whether the variable `name` is removed in `context`."""
-    return any(context in _contexts(rule) and fnmatch.fnmatchcase(name, rule.pattern) for rule in RULES)
+def all_rules(tables: Iterable[Variables]) -> tuple[Rule, ...]:
+    """Return the rules of these schedulers, and those for every launch."""
+    return (*(rule for table in tables for rule in table.rules), *RULES)
 
 
 def _contexts(rule: Rule) -> tuple[str, ...]:
-    return rule.contexts if rule.boxed else (*rule.contexts, *(context + BARE for context in rule.contexts))
+    return rule.contexts if rule.contained else (*rule.contexts, *(context + BARE for context in rule.contexts))
 
 
-def _leaking() -> tuple[str, ...]:
+def _leaking(tables: Iterable[Variables]) -> tuple[str, ...]:
     """Return the patterns of variables that another job must not get: those of a surrounding scheduler or MPI."""
-    rules = (rule for rule in RULES if rule.contexts in (_INNER_MPIRUN, (INSIDE, MPIRUN)) and not rule.boxed)
+    inner = (_INNER_MPIRUN, (INSIDE, MPIRUN))
+    rules = (rule for rule in all_rules(tables) if rule.contexts in inner and not rule.contained)
     return (*OWN, *(rule.pattern for rule in rules if rule.pattern not in READ_ONLY))
 
 
-def for_another_job(environ: Mapping[str, str]) -> dict[str, str]:
+def for_another_job(environ: Mapping[str, str], tables: Sequence[Variables]) -> dict[str, str]:
     """Return `environ` without what belongs to the job around it, if that is one of mnrun's: its mark, its place, and
     its directories, which end with it."""
     if "MNRUN_JOB_ID" not in environ:
         return dict(environ)
     place = f"/mnrun.{environ['MNRUN_JOB_ID']}"  # the end of its directories' names
     path = [part for part in environ.get("PATH", "").split(":") if place not in part]
-    leaking = _leaking()
-    rest = {n: v for n, v in environ.items() if not _leaks(n, leaking) and place not in v.partition(":")[0]}
+    leaking, settings = _leaking(tables), _settings(tables)
+    leaks = (name for name in environ if matches(name, leaking) and not matches(name, settings))
+    gone = {*leaks, *(name for name, value in environ.items() if place in value.partition(":")[0])}
+    rest = {name: value for name, value in environ.items() if name not in gone}
     return {**rest, **({"PATH": ":".join(path)} if "PATH" in environ else {})}
 
 
-def _leaks(name: str, leaking: Iterable[str]) -> bool:
-    def matches(patterns: Iterable[str]) -> bool:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-    return matches(leaking) and not matches(SETTINGS)
+def _settings(tables: Iterable[Variables]) -> tuple[str, ...]:
+    return (*(name for table in tables for name in table.settings), *SETTINGS)
 
 
-def for_srun(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without srun's inputs: they leak from the surrounding job and would shape mnrun's steps."""
-
-    def stays(name: str) -> bool:
-        if not fnmatch.fnmatchcase(name, "SLURM_*"):
-            return not any(fnmatch.fnmatchcase(name, pattern) for pattern in SRUN_DROPS)
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in SRUN_KEEPS)
-
-    return {name: value for name, value in environ.items() if stays(name)}
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(_fits(name, pattern) for pattern in patterns)
 
 
-def is_given_back(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in GIVEN_BACK)
+def _fits(name: str, pattern: str) -> bool:
+    """Return whether a name fits a pattern of fnmatch. That compiles each, and those of variables have one `*`."""
+    head, star, tail = pattern.partition("*")
+    if not set("*?[").isdisjoint(head + tail):
+        return fnmatch.fnmatchcase(name, pattern)
+    if not star:
+        return name == pattern
+    return name.startswith(head) and name.endswith(tail) and len(name) >= len(head) + len(tail)
 
 
-def given_back(environ: Mapping[str, str], cpus: int | None = None) -> dict[str, str]:
+def given_back(environ: Mapping[str, str], tables: Iterable[Variables], cpus: int | None = None) -> dict[str, str]:
     """Return the job's variables that its ranks get back. `cpus` is the number for each rank that the launch names."""
-    found = {name: value for name, value in environ.items() if is_given_back(name)}
-    return {**found, "SLURM_CPUS_PER_TASK": str(cpus)} if cpus and "SLURM_JOB_ID" in found else found
+    found: dict[str, str] = {}
+    for table in tables:
+        found.update({name: value for name, value in environ.items() if matches(name, table.given_back)})
+        if cpus and table.cpus and any(name in found for name in table.job_ids):
+            found[table.cpus] = str(cpus)
+    return found
+
+
+def job_ids(tables: Iterable[Variables]) -> tuple[str, ...]:
+    """Return the names of the variables that have the number of a scheduler's job."""
+    return tuple(name for table in tables for name in table.job_ids)
 
 
 def of_registries(environ: Mapping[str, str]) -> tuple[Variable, ...]:
     """Return the variables set on this machine for pulling an image."""
-    names = (name for name in environ if any(fnmatch.fnmatchcase(name, pattern) for pattern in OF_REGISTRIES))
+    names = (name for name in environ if matches(name, OF_REGISTRIES))
     return tuple(Variable(name, environ[name]) for name in sorted(names) if NAME.match(name))
 
 
-def rules_script() -> str:
+def rules_script(tables: Sequence[Variables]) -> str:
     """Return functions for bash. `removed` sets the pattern of the variables that a context loses, and `passed` tests a
-    name. `leaks`, which any sh may call, tests whether another job must not get the variable of a name."""
+    name. Any sh may call the others: `leaks` tests whether another job must not get the variable of a name, and
+    `of_scheduler` whether it is a scheduler's."""
     patterns: dict[tuple[tuple[str, ...], bool], list[str]] = {}
-    for rule in RULES:
-        patterns.setdefault((rule.contexts, rule.boxed), []).append(rule.pattern)
+    for rule in all_rules(tables):
+        patterns.setdefault((rule.contexts, rule.contained), []).append(rule.pattern)
     lines = [
         "# shellcheck shell=bash disable=SC2034",
         "# Written by mnrun from its table of rules.",
         "removed() { # CONTEXT: Set mnrun_removed to the pattern of the variables that are removed in CONTEXT",
         "  mnrun_removed=''",
     ]
-    for (contexts, boxed), group in patterns.items():
-        names = " | ".join(context if boxed else f"{context}*" for context in contexts)
+    for (contexts, contained), group in patterns.items():
+        names = " | ".join(context if contained else f"{context}*" for context in contexts)
         lines.append(f"  case $1 in {names}) mnrun_removed+='|{'|'.join(group)}' ;; esac")
     lines += ['  mnrun_removed="@(${mnrun_removed#?})"', "}", ""]
-    lines += ["passed() { # NAME, into docker's and podman's containers", "  case $1 in"]
-    lines += [f"    {' | '.join(PASSED)}) ;;", "    *) return 1 ;;", "  esac", "}", ""]
-    lines += ["leaks() { # NAME, into a job that a program hands in", "  case $1 in"]
-    lines += [f"    {' | '.join(SETTINGS)}) return 1 ;;", f"    {' | '.join(_leaking())}) ;;", "    *) return 1 ;;"]
-    return "\n".join([*lines, "  esac", "}", ""])
+    of_tables = (*PASSED, *(name for table in tables for name in table.passed))
+    of_schedulers = (*(rule.pattern for table in tables for rule in table.rules), *OTHER_SCHEDULERS)
+    not_leaking = f"    {' | '.join(_settings(tables))}) return 1 ;;"
+    lines += _test("passed", "into docker's and podman's containers", of_tables)
+    lines += _test("leaks", "into a job that a program hands in", _leaking(tables), not_leaking)
+    lines += _test("of_scheduler", "which the image's mpirun must not see", of_schedulers)
+    return "\n".join(lines)
+
+
+def _test(name: str, use: str, patterns: Iterable[str], *first: str) -> list[str]:
+    """Return the function of sh that tests whether a name is among these patterns, after the cases in `first`."""
+    begin = (f"{name}() {{ # NAME, {use}", "  case $1 in", *first)
+    return [*begin, f"    {' | '.join(patterns)}) ;;", "    *) return 1 ;;", "  esac", "}", ""]
 
 
 def quote(value: str) -> str:

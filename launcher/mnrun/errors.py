@@ -1,4 +1,4 @@
-"""Define the errors that end a launch, with their exit codes and remedies.
+"""Define the errors that end a launch, with their exit codes, reasons and remedies.
 
     LaunchError
     ├── UsageError      2    the command line or a value in it is wrong
@@ -9,6 +9,8 @@
     │   ├── NoAnswerError   123  it did not answer, and may still act
     │   └── NotYours        123  there are no such jobs of this user's
     ├── DeadlineError   124  a deadline passed (as timeout(1))
+    │   ├── NotServing      124  a service was not ready in time
+    │   └── TimeLimit       124  the job's own
     ├── OutOfMemory     137  the kernel killed the program for want of memory
     ├── RuntimeFailed   125  the container runtime failed (as docker run)
     └── JobEnded        143  the scheduler's job was cancelled
@@ -21,7 +23,9 @@ program's own.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 BUG = 120
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -33,12 +37,11 @@ def one_line(text: str) -> str:
 
 
 class LaunchError(Exception):
-    """An error with the problem and its findings (`message`), and the action to take (`remedy`).
+    """An error in one line: the problem with its findings, and the action to take. `more` has further lines.
+    `reason` is a word for programs, which never changes."""
 
-    Its text is one line, and `more` has further lines, such as a command to copy.
-    """
-
-    code = BUG
+    code, reason = BUG, "bug"
+    told = False  # whether it was shown
 
     def __init__(self, message: str, remedy: str = "", *more: str) -> None:
         super().__init__(message)
@@ -51,28 +54,40 @@ class LaunchError(Exception):
         return "\n".join(map(one_line, (line, *self.more)))
 
 
+def tell(error: LaunchError, after: str = "") -> int:
+    """Show an error, unless that was done before, and return its exit code. `after` follows it. The record of a
+    job's end comes after it, so that who sees the record has the whole output."""
+    if not error.told:
+        error.told = True
+        with suppress(OSError):  # nobody reads the message, and the exit code counts all the same
+            print(f"mnrun: {error}{after}", file=sys.stderr, flush=True)
+    return error.code
+
+
 class UsageError(LaunchError):
-    code = 2
+    code, reason = 2, "usage"
 
 
 class NoImageError(UsageError):
-    pass
+    reason = "no-image"
 
 
 class NodeError(LaunchError):
-    code = 121
+    code, reason = 121, "node"
 
 
 class Impossible(LaunchError):
-    code = 122
+    code, reason = 122, "impossible"
 
 
 class SchedulerError(LaunchError):
-    code = 123
+    code, reason = 123, "scheduler"
 
 
 class NoAnswerError(SchedulerError):
     """An error for a scheduler that did not answer in time, but may still act. `heard` is its output before that."""
+
+    reason = "no-answer"
 
     def __init__(self, message: str, remedy: str = "", heard: str = "") -> None:
         super().__init__(message, remedy)
@@ -82,28 +97,38 @@ class NoAnswerError(SchedulerError):
 class NotYours(SchedulerError):
     """An error for ids that are no jobs of this user's."""
 
+    reason = "no-such-job"
+
     def __init__(self, message: str, ids: Sequence[str]) -> None:
         super().__init__(message)
         self.ids = tuple(ids)
 
 
 class DeadlineError(LaunchError):
-    code = 124
+    code, reason = 124, "deadline"
+
+
+class NotServing(DeadlineError):
+    reason = "not-ready"
+
+
+class TimeLimit(DeadlineError):
+    reason = "time-limit"
 
 
 class JobEnded(LaunchError):
-    code = 143
+    code, reason = 143, "cancelled"
 
 
 class Requeued(JobEnded):
-    pass
+    reason = "requeued"
 
 
 class RuntimeFailed(LaunchError):
-    code = 125
+    code, reason = 125, "runtime"
 
 
 class OutOfMemory(LaunchError):
     """An error for a program that the kernel killed. Its exit code is the program's own, by SIGKILL."""
 
-    code = 137
+    code, reason = 137, "out-of-memory"

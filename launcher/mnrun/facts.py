@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from sys import intern  # thousands of nodes report the same words
-from typing import NamedTuple
+
+from mnrun.record import Record
 
 LONGEST = 4096  # letters of a value: a bridge names each of its ports in one
 # Control characters, and surrogates, which stand for bytes that are no UTF-8 (PEP 383).
@@ -21,7 +22,7 @@ _UNPRINTABLE = re.compile(f"[{_CONTROL}]")
 _FACT = re.compile(rf"({_WORD}) ({_WORD})(?: +(.*))?", re.DOTALL)
 
 
-class Fact(NamedTuple):
+class Fact(Record):
     """One fact of a node: a property of a subject, such as of the NIC eth0."""
 
     node: str
@@ -34,11 +35,13 @@ def parse(text: str) -> list[Fact]:
     """Return the facts in the output of nodes. Other lines are skipped, such as those of a login shell's profile."""
     lines = (match for line in text.split("\n") if (match := _LINE.fullmatch(line)))
     items = ((line[1], _FACT.fullmatch(item.strip())) for line in lines for item in line[2].split("\t"))
-    return [Fact(node, *map(intern, (item[1], item[2], _printable(item[3] or "")))) for node, item in items if item]
+    found = ((node, item[1], item[2], _UNPRINTABLE.sub("?", (item[3] or "")[:LONGEST])) for node, item in items if item)
+    return [Fact(node, *map(intern, words)) for node, *words in found]
 
 
-def _printable(value: str) -> str:
-    return _UNPRINTABLE.sub("?", value[:LONGEST])
+def lines(facts: Iterable[Fact]) -> str:
+    """Return facts as lines in which nodes report them."""
+    return "".join(f"fact {' '.join(fact)}\n" for fact in facts)
 
 
 def by_node(facts: Iterable[Fact]) -> dict[str, list[Fact]]:

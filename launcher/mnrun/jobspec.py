@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Union
+
+from mnrun.record import Record
+
+CLAIM = "pvc:"  # in front of the source of a mount: a claim for a volume, NAME or NAME/SUBDIRECTORY
+CLAIMING = "kubernetes"  # the scheduler that has such claims
 
 
-@dataclass(frozen=True)
-class Mount:
+class Mount(Record):
     """A mount `source[:target[:options]]`, as Apptainer and Docker write it."""
 
     source: str
@@ -22,20 +28,15 @@ class Mount:
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable of the job.
-
-    `value` None removes it. An `inherited` variable takes its value where the job starts, so that the batch script does
-    not contain it.
-    """
+    """One variable of the job."""
 
     name: str
-    value: str | None
-    inherited: bool = field(default=False, compare=False)
+    value: str | None  # None removes it
+    inherited: bool = field(default=False, compare=False)  # the value is that of the place where the job starts
     why: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True)
-class HostRequest:
+class HostRequest(Record):
     """A named host, and its number of ranks if that was given."""
 
     name: str
@@ -53,7 +54,7 @@ class Layer(Enum):
     PROFILE = "profile"
     JOB_FILE = "job file"
     VARIABLE = "MNRUN_*"
-    SBATCH = "SBATCH_*"
+    SCHEDULER = "scheduler"  # variables of the scheduler: SBATCH_*
     COMMAND_LINE = "command line"
     DERIVED = "derived"  # mnrun itself concludes it
 
@@ -63,25 +64,20 @@ JOB_LAYERS = frozenset((Layer.JOB_FILE, Layer.VARIABLE, Layer.COMMAND_LINE))  # 
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a value: its text for people, such as `job.toml line 3`, and the layers in which it was set.
+    """The origin of a value."""
 
-    Of a list's word, `level` is the number of its layer among those that were merged. A higher one is stronger.
-    """
-
-    text: str
-    layers: frozenset[Layer]
-    level: int = field(default=0, compare=False)
+    text: str  # for people: `job.toml line 3`
+    layers: frozenset[Layer]  # those in which the value was set
+    level: int = field(default=0, compare=False)  # of one word of a list: the index of its layer. A higher one wins
 
     @classmethod
     def of(cls, text: str, layer: Layer) -> Origin:
-        """Return the origin of a value that one layer sets."""
         return cls(text, frozenset((layer,)))
 
     def __str__(self) -> str:
         return self.text
 
     def __add__(self, other: Origin) -> Origin:
-        """Return the origin of a list whose words come from both."""
         return Origin(f"{self.text}, {other.text}", self.layers | other.layers)
 
     @property
@@ -95,7 +91,6 @@ COMMAND_LINE = Origin.of("command line", Layer.COMMAND_LINE)
 
 
 def derived(text: str) -> Origin:
-    """Return the origin of a value that mnrun concludes from others."""
     return Origin.of(text, Layer.DERIVED)
 
 
@@ -109,8 +104,6 @@ class ImageKind(Enum):
 
 @dataclass(frozen=True)
 class Image:
-    """A container image."""
-
     kind: ImageKind
     name: str
 
@@ -118,10 +111,7 @@ class Image:
         return self.name
 
 
-@dataclass(frozen=True)
-class Program:
-    """The program of a job, and its environment."""
-
+class Program(Record):
     command: tuple[str, ...] = ()
     script: str = ""  # runs once in the master container instead of `command`
     once: bool = False  # the command starts its own ranks: mpirun ./app
@@ -142,8 +132,7 @@ class Program:
         return not (self.once or self.script or self.prompt)
 
 
-@dataclass(frozen=True)
-class ContainerOptions:
+class ContainerOptions(Record):
     """The image of a job, and the options of its containers."""
 
     image: Image | None = None  # None without containers
@@ -162,7 +151,7 @@ class ContainerOptions:
     binds: tuple[Mount, ...] = ()
     home: str = ""  # "" if it is not mounted
     # (path, place) of each path that the container must have, where links lead from a mounted directory to elsewhere
-    places: tuple[tuple[str, str], ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
     nv: bool = False  # without effect, since nodes with the driver have it on
 
     @property
@@ -181,8 +170,8 @@ class ContainerOptions:
         return self.image.name if self.image is not None and self.image.kind is ImageKind.FILE else ""
 
 
-def parted(gres: str) -> tuple[str, str]:
-    """Return the GPUs in the words of --gres, and the other resources, such as local disks: `gpu:4`, `nvme:1`."""
+def split_gres(gres: str) -> tuple[str, str]:
+    """Split a --gres value into its GPUs and its other resources, such as local disks: `gpu:4`, `nvme:1`."""
     items = [item for item in gres.split(",") if item]
     gpus = [item for item in items if item.partition(":")[0] in ("gpu", "gres/gpu")]
     return ",".join(gpus), ",".join(item for item in items if item not in gpus)
@@ -194,10 +183,7 @@ def gpu_count(text: str) -> int:
     return sum(int(count) if count.isdecimal() else 1 for count in counts)
 
 
-@dataclass(frozen=True)
-class Resources:
-    """The nodes, ranks, CPUs and GPUs of a job."""
-
+class Resources(Record):
     nodes: int | None = None
     ntasks: int | None = None
     ntasks_per_node: int | None = None
@@ -215,11 +201,10 @@ class Resources:
     @property
     def gpus_asked(self) -> int:
         """Return the GPUs per node in --gpus-per-node or --gres, or 0: `4`, `a100:3,h100:5`, `gpu:a100:2,tmp:1`."""
-        return gpu_count(self.gpus_per_node or parted(self.gres)[0])
+        return gpu_count(self.gpus_per_node or split_gres(self.gres)[0])
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Record):
     """The start of the ranks, and the connection between them."""
 
     mode: str = "inside-out"
@@ -228,33 +213,69 @@ class Start:
     undecided: tuple[str, ...] = ()  # options among mode, launcher and mpi that mnrun chooses
     mpi_args: tuple[str, ...] = ()
     bind_to: str = ""
-    connect: str = "auto"  # auto: the pipe, or ssh under pdsh
+    connect: str = "auto"  # auto: the pipe
     ports: str = "20000-29999"
     fabric: str = "auto"
     require: str = "any"  # the network that ranks must use between nodes: ib, tcp
     module: tuple[str, ...] = ()
     timeout: int = 120  # seconds from the first container start until every node is ready
+    reach: str = "auto"  # a word of the scheduler's REACHES, with an address of this machine behind `call:`
 
 
-@dataclass(frozen=True)
-class Hosts:
-    """The machines of a job without a scheduler."""
+class Way(Record):
+    """How commands get to the nodes of a job, where that can be chosen."""
 
-    names: tuple[HostRequest, ...] = ()
+    word: str = "auto"  # or one of the scheduler's REACHES
+    address: str = ""  # this machine, as nodes call it. "" for its names
+    ports: str = Start().ports  # where nodes call
+    directory: str = ""  # for the secrets of calls, shared with the nodes. "" for ~/.mnrun
+
+
+class Hosts(Record):
+    """The machines of a job without a scheduler. Inside a scheduler's job, those that are named are nodes of it."""
+
+    named: tuple[HostRequest, ...] = ()
+    in_job: bool = False
     hostfile: str = ""  # the file that named them
     ssh_user: str = ""
     ssh_port: int | None = None
     rsh: str = "auto"
     local: bool = False  # this machine alone
 
+    @property
+    def names(self) -> tuple[HostRequest, ...]:
+        """Return the machines that no scheduler gives."""
+        return () if self.in_job else self.named
 
-@dataclass(frozen=True)
-class Batch:
-    """The options of a batch job."""
 
-    # Options that mnrun hands on to sbatch: name with _ for - -> value. Options that nobody gave are absent.
-    options: Mapping[str, str | bool] = field(default_factory=dict)
-    slurm: tuple[str, ...] = ()  # further options of sbatch, without their --
+class Service(Record):
+    """The service that the program is, if `ready` says when it answers."""
+
+    ready: str = ""  # a path, or http://HOST:PORT/PATH, that answers with 2xx or 3xx
+    ready_timeout: int = 600  # seconds from the start of the ranks
+    page: str = "/"  # the path of its page. It may hold {token}
+    token: str = ""  # the variable by which the program takes a token
+    busy: str = ""  # a path, and a word in its answer while the service works
+    idle: int = 0  # seconds without a connection, after which it ends. 0 for never
+
+    @property
+    def address(self) -> tuple[str, int, str]:
+        """Return the host, the port and the path of `ready`. The port is 0 for the one that mnrun chooses."""
+        url = re.fullmatch(r"http://([^/:]+)(?::(\d+|\{port\}))?(/.*)?", self.ready)
+        if url is None:
+            return "127.0.0.1", 0, self.ready
+        port = url[2] if url[2] and url[2].isdecimal() else 0
+        return url[1], int(port), url[3] or "/"
+
+
+SiteSettings = Mapping[str, Union[str, int, Mapping[str, str]]]  # of one scheduler, by their keys in a profile
+
+
+class Batch(Record):
+    # Options that mnrun hands on to the scheduler: name with _ for - -> value. Options that nobody gave are absent.
+    options: Mapping[str, str | bool] = {}
+    own: Mapping[str, tuple[str, ...]] = {}  # scheduler -> words of its own option
+    site: Mapping[str, SiteSettings] = {}  # scheduler -> the site's settings for it
     setup: tuple[str, ...] = ()
     ulimit: tuple[str, ...] = ()
     mnrun: str = ""  # the command that the batch script calls
@@ -265,8 +286,7 @@ class Batch:
         return str(self.options.get(option, ""))
 
 
-@dataclass(frozen=True)
-class JobSpec:
+class JobSpec(Record):
     """The checked and typed request of the user, without any fact of a cluster."""
 
     program: Program = Program()
@@ -274,6 +294,7 @@ class JobSpec:
     resources: Resources = Resources()
     start: Start = Start()
     hosts: Hosts = Hosts()
+    service: Service = Service()
     batch: Batch = Batch()
     keep: bool = False
     force: bool = False
@@ -281,22 +302,30 @@ class JobSpec:
     verbose: bool = False
     job_dir: str = ""
     timeline: str = ""  # a file
+    watch: int = 0  # seconds between two samples, or 0 for none
+    notify: str = ""  # a way of jobs/notices.py
+    notify_on: str = ""  # its events, by default the end
     job_file: str = ""  # as given
     profile: str = ""
     as_given: bool = False  # for a call in mnrun's batch script, where only its own options count
-    slurm_poll: int = 30  # least number of seconds between two questions to Slurm
-    origins: Mapping[str, Origin] = field(default_factory=dict)  # option -> its origin
-    setup_origins: tuple[Origin, ...] = field(default=(), compare=False)  # origin of each line in `setup`
+    scheduler: str = "auto"  # its name, as asked for
+    poll: int = 30  # least number of seconds between two questions to the scheduler
+    origins: Mapping[str, Origin] = {}  # option -> its origin
+    setup_origins: tuple[Origin, ...] = ()  # origin of each line in `setup`
     # (option, a word of it) -> origin
-    word_origins: Mapping[tuple[str, str], Origin] = field(default_factory=dict, compare=False)
+    word_origins: Mapping[tuple[str, str], Origin] = {}
 
     def with_image(self, image: Image) -> JobSpec:
-        """Return the same job with another image."""
-        return replace(self, container=replace(self.container, image=image))
+        return self._replace(container=self.container._replace(image=image))
 
     def sets(self, option: str) -> bool:
         """Return whether this very job asks for the option. A site's setting for every job does not count."""
         return option in self.origins and self.origins[option].of_job
+
+    @property
+    def way(self) -> Way:
+        word, _, address = self.start.reach.partition(":")
+        return Way(word, address, self.start.ports, self.job_dir)
 
     @property
     def staged(self) -> bool:
@@ -314,16 +343,16 @@ class JobSpec:
         """Return the value of an option by its name in the table of options. Without one, it is "", None or False."""
         name = FIELDS.get(option, option)
         for part in (self, *(getattr(self, section) for section in SECTIONS)):
-            if name in part.__dataclass_fields__:
+            if name in part._fields:
                 return getattr(part, name)
-        return self.batch.options.get(option, "")
+        return self.batch.own.get(option) or self.batch.options.get(option, "")
 
 
-SECTIONS = ("program", "container", "resources", "start", "hosts", "batch")
+SECTIONS = ("program", "container", "resources", "start", "hosts", "service", "batch")
 # Options whose field has another name.
 FIELDS = {
     "bind": "binds",
-    "hosts": "names",
+    "hosts": "named",
     "container_args": "args",
     "container_per": "per",
     "env_file": "env_files",

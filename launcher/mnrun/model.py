@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from typing import Annotated
 
-from mnrun.jobspec import JobSpec, Mount
+from mnrun.jobspec import JobSpec, Mount, Variable
+from mnrun.record import Record
 
 Words = tuple[str, ...]
 
@@ -22,11 +24,8 @@ ULIMITS = {
 
 
 class Listed(str):
-    """A word `OPTION=LIST` whose list may be longer than Linux's limit for one word (128 kB, execve(2)).
-
-    The function that starts the command puts `text` into a file, and the file's name after the option. The string
-    itself is for display.
-    """
+    """A word `OPTION=LIST` that may be longer than Linux allows (128 kB, execve(2)). `text` goes into a file, and the
+    file's name after the option. The string itself is for display."""
 
     option: str
     text: str
@@ -56,8 +55,7 @@ class Where(Enum):
     HERE = "here"  # in the launcher itself
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Record):
     """A job's share of one node: CPUs, GPUs, and the number of ranks if one was given."""
 
     name: str
@@ -66,8 +64,7 @@ class Node:
     slots: int | None = None
 
 
-@dataclass(frozen=True)
-class Allocation:
+class Allocation(Record):
     """The nodes of a job, in the scheduler's order."""
 
     scheduler: str
@@ -76,9 +73,19 @@ class Allocation:
     ntasks: int | None = None  # as the job asked for, None if it did not
     ntasks_per_node: int | None = None  # at most, where ntasks is fewer than that gives
     cpus_per_task: int | None = None  # of those tasks, None if the job did not ask for a number
-    given_back: Mapping[str, str] = field(default_factory=dict)  # job variables for the ranks
-    components: int = 1  # of a heterogeneous job, whose first component these nodes are
+    given_back: Mapping[str, str] = {}  # job variables for the ranks
+    note: str = ""  # for people, of what mnrun leaves unused, or cannot do in this job
     called: str = ""  # its id as people type it, where that differs: 12_3 for a task of an array
+
+
+class Unwell(Record):
+    """The state of a node that its scheduler does not hold for well, in words. Nothing can start on a `dead` one. A
+    `starved` one had too little memory for the job. Those that are `named` can be left out by --exclude."""
+
+    words: str
+    dead: bool = True
+    starved: bool = False
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,20 @@ class Worker:
     user: str = ""  # name of the job's user there
     image: str = ""  # SIZE.SUM of its image file, with the sum of its header, or `directory`
     master: int = 0  # a free port of the first node, for the ranks' MASTER_PORT
+    service: int = field(default=0, repr=False)  # another, for a service
+
+
+@dataclass(frozen=True)
+class ImageIdentity:
+    """What tells the image of a launch from others, without reading it whole."""
+
+    digest: Annotated[str, "its digest in the registry, or its id in the runtime's store; empty if unknown"] = ""
+    sif: Annotated[str, "of a SIF, the id that was written into it when it was made"] = ""
+    size: Annotated[int, "of a file, in bytes; 0 if unknown"] = 0
+    written: Annotated[float, "when the file was written, in seconds since 1970; 0 if unknown"] = 0.0
+
+
+UNKNOWN_IMAGE = ImageIdentity()
 
 
 @dataclass(frozen=True)
@@ -105,6 +126,9 @@ class Layout:
     why_nodes: str = ""
     # Whether the scheduler chooses the number of nodes. Then `ranks` has one entry, which holds all ranks.
     open: bool = False
+    gpus: tuple[int, ...] = ()  # number of those that each node gives, if nodes are held
+    cpus: tuple[int, ...] = ()  # the same of CPUs, or of slots where these are given for a host
+    overcommit: bool = False  # whether there are more ranks than CPUs
 
     @cached_property
     def ntasks(self) -> int:
@@ -115,22 +139,23 @@ class Layout:
         return len(self.ranks)
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Record):
     """The facts of a cluster that shape the words of the steps."""
 
     scheduler: str
     job: str  # the scheduler's id of the surrounding job
-    slurm: tuple[int, int] = (0, 0)  # Slurm's version
-    plm_slurm_args: str = ""  # srun's options that this Slurm sets for Open MPI
-    gpus: Mapping[str, int] = field(default_factory=dict)  # node -> number of its GPUs that the job holds
-    binds: bool = True  # whether this Slurm binds tasks to CPUs
-    overcommit: bool = False  # whether there are more ranks than CPUs
+    details: object = None  # what the scheduler's package alone wants to know
+    gpus: Mapping[str, int] = {}  # node -> number of its GPUs that the job holds
+    binds: bool = True  # whether the scheduler binds tasks to CPUs
     restart: int = 0  # number of earlier starts by the scheduler
     inside: bool = False  # whether mnrun is a process of the job, so that the job cannot end before it
     script: str = ""  # id of the job, as people type it, if mnrun is in its batch script, and in no step
     step: bool = False  # whether mnrun is a task of one of the job's steps, so that a signal to all steps reaches it
+    channels: bool = False  # whether each node has a channel of its own, and no client starts a step on all
     called: str = ""  # the job's id as people type it, where that differs: 12_3 for a task of an array
+    foretold: bool = False  # whether the scheduler sends each process a warning, some time before it ends the job
+    beside: str = ""  # the running job beside whose ranks the launch is, as people type it
+    around: tuple[str, str] = ("", "")  # its scheduler, and its id there
 
     @property
     def name(self) -> str:
@@ -138,8 +163,7 @@ class Site:
         return self.called or self.job
 
 
-@dataclass(frozen=True)
-class Box:
+class Container(Record):
     """A container, in terms that every runtime has."""
 
     image: str
@@ -157,8 +181,7 @@ class Box:
         return (Mount(self.home), *self.binds) if self.home else self.binds
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Record):
     """One step of a launch: the same words for every site, without node names."""
 
     phase: Phase
@@ -176,30 +199,48 @@ def box_dir(node_dir: str) -> str:
     return f"{node_dir}/{BOX}"
 
 
-@dataclass(frozen=True)
-class Plan:
+class OfSchedulers(Record):
+    """The schedulers' variables, as the nodes of a launch need them."""
+
+    rules: str = ""  # the text of rules.sh: what leaks
+    jobs: Words = ()  # NAME=NUMBER of each job around this launch
+    ranks: str = ""  # lines of sh that tell a rank its place in its scheduler's words
+    script: tuple[Variable, ...] = ()  # the same for a program that runs once
+    marks: Words = ()  # the variables by which a process belongs to a job
+    submits: Words = ()  # the programs that hand in jobs
+    files: Mapping[str, str] = {}  # name -> text, for ranks that the scheduler starts
+    hidden: tuple[Variable, ...] = ()  # those that mpirun must not see, and that ranks get
+
+
+class Plan(Record):
     """All steps of a launch, before anything is done."""
 
     spec: JobSpec
     layout: Layout
     job: str  # mnrun's id of this launch, unique
     node_dir: str  # the job's own directory on every node, 0700
-    starter: str  # program that starts the ranks: mpirun, srun, env, torchrun, or auto: mpirun or else env
-    connect: str  # mpirun's way to the nodes: ssh, pipe, or "" where a scheduler reaches the nodes
-    stdin: str  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
-    alone: bool  # outside-in: whether each rank of a node has a container in its own user namespace
-    joined: bool  # inside-out: whether the container of mpirun is also the one in which the first node waits
-    counted: bool  # whether every rank reports, so that mnrun notices a missing one
-    steps: tuple[Step, ...]
     needs: tuple[tuple[str, str], ...]  # (kind, path) of the files and programs that every node must have
+    starter: str = ""  # program that starts the ranks: mpirun, srun, env, torchrun, ray, or auto: mpirun or else env
+    connect: str = ""  # mpirun's way to the nodes: ssh, pipe, or "" where a scheduler reaches the nodes
+    stdin: str = ""  # reader of standard input: "rank" (rank 0), or "" for the RUN step itself
+    alone: bool = False  # outside-in: whether each rank of a node has a container in its own user namespace
+    joined: bool = False  # inside-out: whether the container of mpirun is also the one in which the first node waits
+    counted: bool = True  # whether every rank reports, so that mnrun notices a missing one
+    steps: tuple[Step, ...] = ()
     notes: Words = ()
+    channels: bool = False  # as in its site
+    of_schedulers: OfSchedulers = OfSchedulers()
 
     def step(self, phase: Phase) -> Step:
         return next(step for step in self.steps if step.phase is phase)
 
     @property
+    def by_scheduler(self) -> bool:
+        """Return whether the scheduler starts the ranks, as tasks of a step."""
+        return self.step(Phase.RUN).where is Where.RANKS
+
+    @property
     def box_dir(self) -> str:
-        """Return the part of the job's directory that its containers see."""
         return box_dir(self.node_dir)
 
     @property
@@ -208,33 +249,33 @@ class Plan:
         return self.box_dir if self.spec.start.mode == "inside-out" else self.node_dir
 
 
-@dataclass(frozen=True)
-class Command:
-    """The words that start a program, and the nodes on which they start.
+class JobHere(Record):
+    """The scheduler's job around a launch, as the wrappers on its nodes need it (wrappers/PROTOCOL.toml)."""
 
-    Without nodes, this machine starts the words. They may call a scheduler's client, which has nodes of its own.
-    """
+    variable: str = ""  # set in every process of the job: SLURM_JOB_ID
+    value: str = ""  # the scheduler's id of the job
+    group: str = ""  # the name of the job's control group
+    warnings: Words = ()  # the signals that come before the end of the job: TERM
+
+
+class Command(Record):
+    """The words that start a program, and the nodes on which they start, or none for this machine. A scheduler's client
+    has nodes of its own."""
 
     argv: Words
     nodes: Words = ()
-    lease_dir: str = ""  # on each node: a directory for the lease of a serving step, if it has no standard input
     mark: str = ""  # a line that comes before its own output, and before its errors
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A reason for which a job fails, or may fail, that is seen before it starts. `code` is for programs.
+class Fault(Record):
+    """A reason, seen before its start, for which a job fails, or may fail."""
 
-    `sure` says that the job fails for it.
-    """
-
-    code: str
+    code: str  # for programs
     text: str
-    sure: bool = False
+    sure: bool = False  # whether the job fails for it
 
 
-@dataclass(frozen=True)
-class Culprit:
+class Culprit(Record):
     """The first rank that failed by itself."""
 
     rank: int
@@ -248,8 +289,9 @@ class Outcome:
     code: int
     ranks: Mapping[str, int] = field(default_factory=dict)
     why: str = field(default="", compare=False)  # reason of a failure, or of an end by somebody else
+    reason: str = field(default="", compare=False)  # the same for programs: an error's, or the name of a diagnosis
     culprit: Culprit | None = field(default=None, compare=False)  # known where ranks report their ends
-    places: Mapping[int, str] = field(default_factory=dict, compare=False)  # node of each rank that reported
+    node_of_rank: Mapping[int, str] = field(default_factory=dict, compare=False)  # of the ranks that reported
     silent: tuple[str, ...] = field(default=(), compare=False)  # nodes that have not said that nothing is left there
 
 

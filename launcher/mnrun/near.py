@@ -1,20 +1,16 @@
-"""Find the word that was meant: the nearest of some words, by the number of letters that differ."""
+"""Find the word that was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-FARTHEST = 2
-
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """Return the word at the smallest distance, or "".
+    """Return the word that is most alike, or "" if none is nearly so: `ring` is no typing error for `run`."""
+    import difflib  # late: few lines need it
 
-    It is at most FARTHEST away, and by fewer than half of the letters: `ring` is no typing error for `run`.
-    """
-    letters = len(word.lstrip("-"))
-    near = min(((distance(word, other), other) for other in words), default=(FARTHEST + 1, ""))
-    return near[1] if near[0] <= FARTHEST and 2 * near[0] < letters else ""
+    bare = {other.lstrip("-"): other for other in words if len(other.lstrip("-")) > 1}
+    return next((bare[near] for near in difflib.get_close_matches(word.lstrip("-"), bare, 1, 0.65)), "")
 
 
 def shortened(word: str, words: Iterable[str]) -> str:
@@ -30,19 +26,3 @@ def shortened(word: str, words: Iterable[str]) -> str:
 def _within(word: str, other: str) -> bool:
     letters = iter(other)
     return all(letter in letters for letter in word)
-
-
-def distance(a: str, b: str) -> int:
-    """Return how many letters are wrong, missing, too many, or swapped with their neighbour."""
-    if abs(len(a) - len(b)) > FARTHEST:
-        return FARTHEST + 1
-    before: list[int] = []
-    last = list(range(len(b) + 1))
-    for i, letter in enumerate(a, 1):
-        row = [i]
-        for j, other in enumerate(b, 1):
-            row.append(min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != other)))
-            if before and j > 1 and letter == b[j - 2] and a[i - 2] == other:
-                row[j] = min(row[j], before[j - 2] + 1)
-        before, last = last, row
-    return last[-1]

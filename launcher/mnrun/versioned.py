@@ -1,6 +1,6 @@
 """Write JSON for programs, on standard output or in a file: an object with its version.
 
-The schemas in docs/ and the tables of docs/reference/json.md come from the fields of the records (config/schemas.py).
+The schemas in docs/ and the tables of docs/reference/json.md come from the fields of the records.
 """
 
 from __future__ import annotations

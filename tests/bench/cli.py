@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from . import machine, page, plot, storage
 from .meter import Meter
 from .place import placed
 from .rounds import measure
-from .ways import IMAGES, Size, chosen, of_cluster, of_machine
+from .ways import BLANKS, IMAGES, Size, chosen, of_cluster, of_engine, of_machine, of_user
 
 PLOT = machine.TOP / "docs/performance/launch.svg"
 SIZES = "1x2 4x2 16x2 64x1"
@@ -35,8 +36,18 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--ways", nargs="+", default=(), metavar="TEXT", help="the least, and ways with TEXT in their name"
     )
+    top.add_argument(
+        "--way",
+        action="append",
+        default=[],
+        metavar="NAME=WORDS",
+        help="a line of your own, typed in the allocation; it may have " + " ".join(f"{{{blank}}}" for blank in BLANKS),
+    )
     top.add_argument("--runtime", choices=IMAGES, default="apptainer", help="of the containers (apptainer)")
     top.add_argument("--local", action="store_true", help="also one machine without a scheduler")
+    top.add_argument(
+        "--engine", nargs="?", const="", metavar="NAME", help="also under Grid Engine, on a second cluster (this one)"
+    )
     top.add_argument("--storage", type=int, metavar="MB", help="measure --stage, with storage of so many MB/s in all")
     top.add_argument("--cluster", metavar="NAME", help="measure on this cluster, which is up")
     top.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the JSON goes (standard output)")
@@ -67,6 +78,7 @@ def main(argv: list[str]) -> int:
     try:
         if args.table:
             return _write([page.read(file) for file in args.table], [page.read(file) for file in args.before])
+        _refuse(args)
         host.need_linux_root()
         found = _on_cluster(args)
     except ClusterError as error:
@@ -74,6 +86,13 @@ def main(argv: list[str]) -> int:
         return error.code
     page.hand_over(found, (page.storage if args.storage else page.tables)([found]), args.output)
     return 0
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    """Raise Unable for a bad --way, before anything starts."""
+    if args.way and args.storage:
+        raise Unable("--way and --storage do not go together: --storage has its own launches; leave one out")
+    of_user(args.way, args.sizes[0], args.runtime)
 
 
 def _write(files: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) -> int:
@@ -87,23 +106,31 @@ def _write(files: Sequence[dict[str, Any]], before: Sequence[dict[str, Any]]) ->
 
 def _on_cluster(args: argparse.Namespace) -> dict[str, object]:
     docker = args.runtime == "docker"
-    with placed(args.cluster, max(size.nodes for size in args.sizes), [args.runtime], cgroup=docker) as cluster:
+    nodes = max(size.nodes for size in args.sizes)
+    with ExitStack() as held:
+        cluster = held.enter_context(placed(args.cluster, nodes, [args.runtime], cgroup=docker))
         if docker and not cluster.options().cgroup:
             problem = f"{cluster.name}: docker's containers are in control groups that are not the nodes'"
             raise Unable(f"{problem}: bring one up with --cgroup")
         if args.storage:
             sizes = [storage.measure(cluster, size, args.storage, args.runs, say) for size in args.sizes]
             return {"machine": machine.facts(cluster), "storage": sizes}
-        return {"machine": machine.facts(cluster), "runtime": args.runtime, "sizes": _sizes(cluster, args)}
+        engine = None
+        if args.engine is not None:
+            engine = Meter(held.enter_context(placed(args.engine, nodes, [args.runtime], sge=True)))
+        return {"machine": machine.facts(cluster), "runtime": args.runtime, "sizes": _sizes(cluster, engine, args)}
 
 
-def _sizes(cluster: Cluster, args: argparse.Namespace) -> list[dict[str, object]]:
+def _sizes(cluster: Cluster, engine: Meter | None, args: argparse.Namespace) -> list[dict[str, object]]:
     meter = Meter(cluster)
     groups = [(size, chosen(of_cluster(size, args.runtime), args.ways)) for size in args.sizes]
+    if engine is not None:
+        groups = [(size, [*ways, *of_engine(ways)]) for size, ways in groups]
+    groups = [(size, [*ways, *of_user(args.way, size, args.runtime)]) for size, ways in groups]
     if args.local:
         one = Size(1, 2)
         groups.append((one, of_machine(one, args.runtime)))
-    return [measure(meter, size, ways, args.runs, say) for size, ways in groups]
+    return [measure(meter, size, ways, args.runs, say, engine) for size, ways in groups]
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rehearsal.errors import Unable
 
-from .ways import Size, Target, Way, of_cluster, of_machine
+from .ways import Size, Target, Way, of_cluster, of_engine, of_machine
 
 TOP = Path(__file__).resolve().parents[2]
 PAGE = TOP / "docs/performance.md"
@@ -24,7 +24,8 @@ Measured = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """The medians of a way. `wall` and `cpu` are seconds, the ratios are to the least of the same run."""
+    """The medians of a way. `wall` and `cpu` are seconds, the ratios are to the least of the same run, or to the way
+    that it is compared with."""
 
     name: str
     wall: float
@@ -74,14 +75,15 @@ def rows(measured: Measured, runtime: str) -> list[Row]:
     least["teardown"] = max(medians[name]["teardown"] for name, way in known.items() if way.least)
 
     def row(name: str, parts: Mapping[str, float]) -> Row:
+        by = medians[known[name].beside] if name in known and known[name].beside else least
         return Row(
             name,
             parts["wall"],
             parts["cpu"],
             parts["forks"] / size.nodes,
             parts["teardown"],
-            parts["wall"] / least["wall"],
-            parts["cpu"] / least["cpu"],
+            parts["wall"] / by["wall"],
+            parts["cpu"] / by["cpu"],
             known[name].target if name in known else Target(),
         )
 
@@ -89,7 +91,10 @@ def rows(measured: Measured, runtime: str) -> list[Row]:
 
 
 def _ways(measured: Measured, size: Size, runtime: str) -> list[Way]:
-    return (of_machine if measured["place"] == "machine" else of_cluster)(size, runtime)
+    if measured["place"] == "machine":
+        return of_machine(size, runtime)
+    ways = of_cluster(size, runtime)
+    return [*ways, *of_engine(ways)]
 
 
 def tables(files: Sequence[Measured], before: Sequence[Measured] = ()) -> str:

@@ -16,11 +16,13 @@ ENGINES = {"docker", "podman", "charliecloud"}  # those that have their images f
 
 
 @contextmanager
-def placed(name: str | None, nodes: int, runtimes: Sequence[str], *, cgroup: bool = False) -> Iterator[Cluster]:
+def placed(
+    name: str | None, nodes: int, runtimes: Sequence[str], *, cgroup: bool = False, sge: bool = False
+) -> Iterator[Cluster]:
     """Yield the cluster of this name or a new one, with mnrun of this checkout and the images of these runtimes."""
-    cluster = Cluster(name or NAME)
+    cluster = Cluster(name or (f"{NAME}-sge" if sge else NAME))
     if not name:
-        whole.up(cluster, Options(nodes, cgroup=cgroup))
+        whole.up(cluster, Options(nodes, cgroup=cgroup, sge=sge))
     try:
         if len(cluster.options().compute) < nodes:
             raise Unable(f"{cluster.name} has fewer than {nodes} nodes: bring a larger one up")

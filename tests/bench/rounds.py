@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rehearsal.cluster import ask
@@ -16,24 +17,46 @@ from .meter import Meter
 from .ways import Size, Way
 
 IDLE = 3.0  # seconds for which the cluster is watched while nothing runs
-PLACES = {"job": LOGIN, "login": LOGIN}  # where a command is typed, if not on the first node
+PATIENCE = 60.0  # seconds for the begin of a job
+_TOLD = "/home/alice/bench.env"
+_SCRIPT = f"""\
+#$ -S /bin/bash
+#$ -cwd -notify -j y -o /dev/null -N bench
+env >{_TOLD}.new
+mv {_TOLD}.new {_TOLD}
+exec sleep infinity
+"""
 
 Say = Callable[[str], None]
 
 
-def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Desk:
+    """The node where a command is typed, the counters of its cluster, and the variables of a job."""
+
+    meter: Meter
+    node: str
+    environ: Sequence[str] = ()
+
+
+def measure(
+    meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say, engine: Meter | None = None
+) -> dict[str, Any]:
     """Return the costs of `runs` rounds of these ways at one size. One more round before them warms the caches.
 
-    Each round has every way once, and every other round goes backwards.
+    Each round has every way once, and every other round goes backwards. `engine` is the cluster of Grid Engine.
     """
     taken: dict[str, list[dict[str, float]]] = {way.name: [] for way in ways}
-    in_job = any(way.place == "job" for way in ways)
+    desks = {"login": Desk(meter, LOGIN), "node": Desk(meter, meter.cluster.options().compute[0])}
     with ExitStack() as held:
-        environ = held.enter_context(allocated(meter.cluster, size)) if in_job else []
+        if any(way.place == "job" for way in ways):
+            desks["job"] = Desk(meter, LOGIN, held.enter_context(allocated(meter.cluster, size)))
+        if engine is not None:
+            desks["engine"] = Desk(engine, *held.enter_context(in_engine(engine.cluster, size)))
         idle = meter.idle(IDLE)
         for number in range(runs + 1):
             for way in ways[:: 1 if number % 2 else -1]:
-                cost = _run(meter, size, way, environ)
+                cost = _run(desks[way.place], size, way)
                 say(f"{size} {number}/{runs} {way.name}: {json.dumps(cost)}")
                 if number:
                     taken[way.name].append(cost)
@@ -46,11 +69,10 @@ def measure(meter: Meter, size: Size, ways: Sequence[Way], runs: int, say: Say) 
     }
 
 
-def _run(meter: Meter, size: Size, way: Way, environ: Sequence[str]) -> dict[str, float]:
+def _run(desk: Desk, size: Size, way: Way) -> dict[str, float]:
     """Return the cost of one run. A run that did not do its work ends everything."""
-    node = PLACES.get(way.place) or meter.cluster.options().compute[0]
-    done = meter.run(node, way.words, environ if way.place == "job" else ())
-    text = as_alice(meter.cluster, "cat", way.output) if way.output and done.code == 0 else done.text
+    done = desk.meter.run(desk.node, way.words, desk.environ)
+    text = as_alice(desk.meter.cluster, "cat", way.output) if way.output and done.code == 0 else done.text
     if done.code or (way.ranks and text.count(f" of {size.tasks} on ") != size.tasks):
         raise ClusterError(f"{way.name} failed with {done.code}: {' '.join(way.words)}\n{done.text}\n{text}")
     return asdict(done.cost)
@@ -78,6 +100,23 @@ def allocated(cluster: Cluster, size: Size) -> Iterator[list[str]]:
         yield [f"{name}={value}" for name, value in values.items()]
     finally:
         as_alice(cluster, "scancel", job)
+
+
+@contextmanager
+def in_engine(cluster: Cluster, size: Size) -> Iterator[tuple[str, list[str]]]:
+    """Hold a job of Grid Engine's that does nothing. Yield its first node, and the variables of its script."""
+    asked = f"qsub -terse -pe mpi-{size.ranks} {size.tasks}"
+    job = as_alice(cluster, "sh", "-c", f'rm -f {_TOLD}; cd && printf %s "$0" | {asked}', _SCRIPT).strip()
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not (told := as_alice(cluster, "sh", "-c", f"cat {_TOLD} 2>/dev/null || :")):
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{cluster.name}: job {job} does not begin within {PATIENCE:.0f} s")
+            time.sleep(0.1)
+        values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+        yield values["HOSTNAME"], [f"{name}={value}" for name, value in values.items()]
+    finally:
+        as_alice(cluster, "sh", "-c", f"qdel {job}; rm -f {_TOLD}")
 
 
 def as_alice(cluster: Cluster, *words: str) -> str:

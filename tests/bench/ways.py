@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rehearsal.errors import Unable
 
 HELLO = "/opt/mpi/hello"
 SIF = "/images/ompi5.sif"
@@ -32,6 +36,9 @@ EMPTY = {
     "host": ("true",),
 }
 OUTPUT = "/home/alice/bench.out"  # the output of the submitted job
+# What may stand between braces in a line of the user's own.
+BLANKS = ("nodes", "ranks", "ranks_per_node", "image", "program")
+_BLANK = re.compile(r"(?<!\$)\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,9 @@ class Target:
 class Way:
     """A command, and the place where it is typed. The costs of the two `least` ones add up to the least.
 
-    `place` is "job" (in an allocation), "login" (outside of any) or "node" (on the first node, outside of any).
+    `place` is "job" (in an allocation), "login" (outside of any), "node" (on the first node, outside of any), or
+    "engine" (in a job of the second cluster, under Grid Engine). `beside` names the way that `target` compares it
+    with, in place of the least.
     """
 
     name: str
@@ -72,12 +81,14 @@ class Way:
     ranks: bool = True  # each rank says who it is
     output: str = ""  # the file with its output, in place of standard output
     target: Target = Target()
+    beside: str = ""
 
 
 PIPE = Target(1.25, 1.3, 40)
 SSH = Target(1.5, 0, 90)
 OUTSIDE = Target(1.25, 0, 40)
 LOCAL = Target(1.5)
+ENGINE = Target(1.3)
 
 
 def of_cluster(size: Size, runtime: str = "apptainer") -> list[Way]:
@@ -94,6 +105,46 @@ def of_cluster(size: Size, runtime: str = "apptainer") -> list[Way]:
         _mnrun("mnrun, outside-in, mpirun", runtime, *_outside("mpirun"), target=OUTSIDE),
         _mnrun("mnrun, outside-in, srun", runtime, *_outside("srun"), target=OUTSIDE),
         _submitted(size, runtime),
+    ]
+
+
+def of_user(lines: Sequence[str], size: Size, runtime: str = "apptainer") -> list[Way]:
+    """Return the ways of the user's own, each a text NAME=WORDS. Raises Unable for one that is none."""
+    values = (size.nodes, size.tasks, size.ranks, IMAGES[runtime], HELLO)
+    filled = dict(zip(BLANKS, map(str, values)))
+    taken = {"the least", *(way.name for way in of_cluster(size, runtime))}
+    ways = []
+    for line in lines:
+        name, words = _split(line)
+        if name in taken:
+            raise Unable(f"--way: there is a way {name} already; choose another name")
+        taken.add(name)
+        ranks = "{program}" in line
+        ways.append(Way(name, tuple(_BLANK.sub(lambda blank: filled[blank[1]], word) for word in words), ranks=ranks))
+    return ways
+
+
+def _split(line: str) -> tuple[str, list[str]]:
+    name, _, text = line.partition("=")
+    if not re.fullmatch(r"[^|\s]([^|\n]*[^|\s])?", name) or not text.strip():
+        raise Unable(f"--way {line!r} is no way; write NAME='WORDS', as pyxis='srun … {{program}}'")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise Unable(f"--way {name}: {str(error).lower()}; the line is {text}") from None
+    unknown = [blank for blank in _BLANK.findall(text) if blank not in BLANKS]
+    if unknown:
+        known = ", ".join(f"{{{blank}}}" for blank in BLANKS)
+        raise Unable(f"--way {name}: {{{unknown[0]}}} stands for nothing; there are {known}")
+    return name, words
+
+
+def of_engine(ways: Sequence[Way]) -> list[Way]:
+    """Return the same launches under Grid Engine of those of `ways` that it has."""
+    return [
+        replace(way, name=f"{way.name}, Grid Engine", place="engine", target=ENGINE, beside=way.name)
+        for way in ways
+        if way.place == "job" and way.words[0] == "mnrun" and "srun" not in way.words
     ]
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from live.stage import LOGIN, Cluster, Process, wait_for
 from live.stranger import at_once, found, guards, undertakers
-from rehearsal import host, network
+from rehearsal import host as machine
+from rehearsal import network
 
+from . import kube
 from .disks import clock, full, hanging, read_only
 from .scene import RECORDS, SHORT, Act, Scene, daemon, once
 from .table import HEAD, WORKER
@@ -24,7 +26,7 @@ from .table import HEAD, WORKER
 
 def _of_launcher(*signums: int, pause: float = 0.0) -> Act:
     def strike(scene: Scene) -> None:
-        launcher = scene.cluster.launcher()
+        launcher = scene.launcher()
         for number, signum in enumerate(signums):
             time.sleep(pause if number else 0)
             launcher.send(signum)
@@ -33,12 +35,13 @@ def _of_launcher(*signums: int, pause: float = 0.0) -> Act:
 
 
 def _rank(scene: Scene) -> list[Process]:
-    return [p for p in found(scene.cluster, "os.path.exists", node=WORKER) if p.argv[0].endswith("python3")][:1]
+    ranks = found(scene.cluster, "os.path.exists", node=scene.at(WORKER))
+    return [p for p in ranks if p.argv[0].endswith("python3")][:1]
 
 
 def _mpirun(scene: Scene) -> list[Process]:
     names = ("mpirun", "mpirun.openmpi", "prterun")
-    return [p for name in names for p in scene.named(name, LOGIN, HEAD)]
+    return [p for name in names for p in scene.named(name, LOGIN, scene.at(HEAD))]
 
 
 def _power(node: str) -> Act:
@@ -50,12 +53,13 @@ def _power(node: str) -> Act:
         yield
         time.sleep(6 if node == LOGIN else 0)
         registry = any(p.node == node and p.argv[0].endswith("docker-registry") for p in scene.cluster.processes())
-        scene.cluster.tool("kill", node)
+        host = scene.host(node)
+        scene.cluster.tool("kill", host)
         try:
             yield
         finally:
-            scene.cluster.tool("heal", node)
-            scene.cluster.restarted(node)
+            scene.cluster.tool("heal", host)
+            scene.cluster.restarted(host)
             if registry:
                 scene.cluster.tool("registry")
 
@@ -67,38 +71,44 @@ def _cut(seconds: float = 0.0) -> Act:
 
     def act(scene: Scene) -> Generator[None, None, None]:
         yield
-        scene.cluster.tool("cut", WORKER)
+        host = scene.host(WORKER)
+        scene.cluster.tool("cut", host)
         try:
             if seconds:
                 time.sleep(seconds)
-                scene.cluster.tool("heal", WORKER)
+                scene.cluster.tool("heal", host)
             yield
         finally:
-            scene.cluster.tool("heal", WORKER)
+            scene.cluster.tool("heal", host)
 
     return act
 
 
 def _flap(scene: Scene) -> None:
+    host = scene.host(WORKER)
     for _ in range(10):
         for verb, seconds in (("cut", 0.3), ("heal", 0.7)):
-            scene.cluster.tool(verb, WORKER)
+            scene.cluster.tool(verb, host)
             time.sleep(seconds)
 
 
 def _reset(scene: Scene) -> None:
     """Abort every connection of the worker, as a firewall that was started anew does."""
-    scene.cluster.root(WORKER, "ss", "-K", "-t", "state", "established")
+    words = ("ss", "-K", "-t", "state", "established")
+    scene.cluster.root(scene.host(WORKER), *words)
+    for process in scene.mine(scene.at(WORKER))[:1] if scene.pods else ():
+        subprocess.run(("nsenter", "-t", str(process.pid), "-n", *words), check=True, stdout=subprocess.DEVNULL)
 
 
 def _lossy(scene: Scene) -> Generator[None, None, None]:
-    host.install_tools({"nft": "nftables"})
+    machine.install_tools({"nft": "nftables"})
     yield
-    network.lose(scene.cluster.model, WORKER, 3)
+    host = scene.host(WORKER)
+    network.lose(scene.cluster.model, host, 3)
     try:
         yield
     finally:
-        network.lose(scene.cluster.model, WORKER, 0)
+        network.lose(scene.cluster.model, host, 0)
 
 
 def _controller(seconds: float) -> Act:
@@ -119,6 +129,41 @@ def _restart(scene: Scene) -> None:
 
 def _scancel(scene: Scene) -> None:
     scene.cluster.root(LOGIN, "setpriv", "--reuid", "alice", "--clear-groups", "scancel", *scene.jobs())
+
+
+def _at_its_limit(scene: Scene) -> None:
+    (job,) = scene.jobs()
+    wait_for(lambda: job not in scene.jobs(), "at its limit", 60)
+
+
+def suspended(scene: Scene) -> None:
+    """Suspend the job, which Grid Engine stops ten seconds after a warning by USR1, and let it go on."""
+    scene.cluster.root(LOGIN, "qmod", "-sj", *scene.jobs())
+    wait_for(lambda: all(map(_stopped, scene.named("qrsh", HEAD))), "stopped", 30)
+    scene.cluster.root(LOGIN, "qmod", "-usj", *scene.jobs())
+
+
+def _stopped(process: Process) -> bool:
+    return "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text()
+
+
+def _execd(node: str) -> Act:
+    def strike(scene: Scene) -> None:
+        daemon(scene, "sge_execd", node).send(signal.SIGKILL)
+        wait_for(
+            lambda: "sge_execd" not in scene.cluster.root(node, "ps", "-e", "-o", "comm="), "without sge_execd", 20
+        )
+        scene.cluster.root(node, "sh", "/etc/rehearsal/sge.sh", node)
+
+    return once(strike)
+
+
+def mom_again(cluster: Cluster, node: str) -> None:
+    """Kill the MOM of a node, and start it when the server has missed it."""
+    cluster.root(node, "pkill", "-9", "-f", "sbin/pbs_mom")
+    wait_for(lambda: "communication closed" in cluster.root(LOGIN, "pbsnodes", "-l"), "down", 20)
+    cluster.root(node, "sh", "/etc/rehearsal/pbs.sh", node)
+    wait_for(lambda: not cluster.root(LOGIN, "pbsnodes", "-l"), "up", 20)
 
 
 def _time_limit(scene: Scene) -> None:
@@ -206,7 +251,7 @@ def _injected(rule: str) -> Act:
 
     def act(scene: Scene) -> Generator[None, None, None]:
         yield
-        pids = ",".join(str(guard.pid) for guard in guards(scene.cluster, WORKER))
+        pids = ",".join(str(guard.pid) for guard in guards(scene.cluster, scene.at(WORKER)))
         words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", pids, "-e", f"inject={rule}"]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as tracer:
             try:
@@ -232,15 +277,17 @@ ACTS: dict[str, Act] = {
     "SIGKILL of mnrun": _of_launcher(signal.SIGKILL),
     "SIGKILL of all on the login node": once(lambda scene: at_once(scene.mine(LOGIN))),
     "SIGKILL of srun": once(lambda scene: at_once(scene.named("srun", LOGIN))),
+    "SIGKILL of a qrsh": once(lambda scene: at_once(scene.named("qrsh", HEAD))),
+    "SIGKILL of an ssh to a node": once(lambda scene: at_once(scene.named("ssh", HEAD))),
     "SIGKILL of mpirun": once(lambda scene: at_once(_mpirun(scene))),
     "SIGKILL of a rank": once(lambda scene: at_once(_rank(scene))),
     "SIGKILL of an sshd": once(lambda scene: at_once(scene.named("sshd", WORKER))),
-    "SIGKILL of a guard": once(lambda scene: at_once(guards(scene.cluster, WORKER))),
-    "SIGKILL of an undertaker": once(lambda scene: at_once(undertakers(scene.cluster, WORKER))),
+    "SIGKILL of a guard": once(lambda scene: at_once(guards(scene.cluster, scene.at(WORKER)))),
+    "SIGKILL of an undertaker": once(lambda scene: at_once(undertakers(scene.cluster, scene.at(WORKER)))),
     "SIGKILL of guard and undertaker": once(
-        lambda scene: at_once([*guards(scene.cluster, WORKER), *undertakers(scene.cluster, WORKER)])
+        lambda scene: at_once([f for kind in (guards, undertakers) for f in kind(scene.cluster, scene.at(WORKER))])
     ),
-    "SIGKILL of all on a worker": once(lambda scene: at_once(scene.mine(WORKER))),
+    "SIGKILL of all on a worker": once(lambda scene: at_once(scene.mine(scene.at(WORKER)))),
     "a guard whose system calls are slow": _injected("openat,clone,write:delay_exit=50000"),
     "a guard that cannot open one file in ten": _injected("openat:error=EMFILE:when=10+10"),
     "a guard that cannot fork": _injected("clone,clone3,vfork:error=EAGAIN"),
@@ -263,6 +310,17 @@ ACTS: dict[str, Act] = {
     "slurmd of a worker restarted": once(_restart),
     "Slurm's commands take 2 s more": _late,
     "scancel, and Slurm's commands fail one time in three": _failing,
+    "qdel": once(lambda scene: scene.cluster.root(LOGIN, "qdel", *scene.jobs())),
+    "qdel of a job without -notify": once(lambda scene: scene.cluster.root(LOGIN, "qdel", *scene.jobs())),
+    "h_rt": once(_at_its_limit),
+    "qmod -sj, then qmod -usj": once(suspended),
+    "sge_execd of a worker restarted": _execd(WORKER),
+    "sge_execd of the first node restarted": _execd(HEAD),
+    "qdel -W force": once(lambda scene: scene.cluster.delete(scene.jobs())),
+    "walltime": once(_at_its_limit),
+    "pbs_mom of a worker restarted": once(lambda scene: mom_again(scene.cluster, WORKER)),
+    "pbs_mom of the first node restarted": once(lambda scene: mom_again(scene.cluster, HEAD)),
+    **kube.ACTS,
     "/tmp of a worker full": full(WORKER, "/tmp", "2m"),
     "/tmp of a worker full, later": full(WORKER, "/tmp", "20m"),
     "/dev/shm of a worker full": full(WORKER, "/dev/shm", "1m"),

@@ -11,6 +11,8 @@ from pathlib import Path
 from live.stage import LOGIN, USERS, Cluster, Process
 from rehearsal import signals
 
+from . import pods
+
 ALICE = USERS[0]
 RECORDS = "/home/alice/.mnrun"
 SHORT = 5.0  # seconds of a fault that passes
@@ -21,7 +23,7 @@ Act = Callable[["Scene"], Generator[None, None, None]]
 
 @dataclass(frozen=True)
 class Scene:
-    """The cluster with the launch, and the Slurm jobs of its user."""
+    """The cluster with the launch, and the jobs of its user."""
 
     cluster: Cluster
 
@@ -33,7 +35,25 @@ class Scene:
         return [p for p in self.mine(*nodes) if os.path.basename(p.argv[0].split(":")[0].split(" ")[0]) == name]
 
     def jobs(self) -> list[str]:
-        return self.cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
+        return self.cluster.jobs()
+
+    @property
+    def pods(self) -> bool:
+        """Return whether the nodes of the launch are pods."""
+        return self.cluster.model.options().kube
+
+    def at(self, node: str) -> str:
+        """Return the node as the launch knows it: under Kubernetes, its pod."""
+        return pods.names(self.cluster).get(node, node) if self.pods else node
+
+    def host(self, node: str) -> str:
+        """Return the machine that is a node of the launch, or has its pod."""
+        return pods.hosts(self.cluster).get(node, node) if self.pods else node
+
+    def launcher(self) -> Process:
+        """Return the launcher. What waits on the login node for a submitted job is none."""
+        (one,) = [p for p in self.cluster.mnruns() if p.node != LOGIN] or self.cluster.mnruns()
+        return one
 
 
 def once(strike: Callable[[Scene], object]) -> Act:

@@ -17,12 +17,26 @@ PHASES = {
     "stop": "the program has ended, and the guards look for what is left, or are about to remove it",
 }
 MODES = {"ssh": "inside-out by ssh", "pipe": "inside-out by the pipe", "outside": "outside-in by mpirun"}
-PLACES = {"slurm": "Slurm", "cgroup": "Slurm with control groups", "hosts": "hosts without a scheduler"}
-SLURMS = ("slurm", "cgroup")
+PLACES = {
+    "slurm": "Slurm",
+    "cgroup": "Slurm with control groups",
+    "hosts": "hosts without a scheduler",
+    "sge": "a batch script of Grid Engine",
+    "pbs": "a batch script of PBS, by its stand-in",
+    "kube": "a live run on Kubernetes' pods, by kubectl exec",
+    "kubejob": "a launcher in a pod of Kubernetes, which the pods of the nodes call",
+}
+SLURMS, GRID, PBS, KUBE = ("slurm", "cgroup"), ("sge",), ("pbs",), ("kube", "kubejob")
+LIVE = (*SLURMS, "hosts")  # mnrun runs on the login node, and starts containers
+TYPED = (*LIVE, "kube")  # mnrun runs on the login node
+NODES = tuple(place for place in PLACES if place not in KUBE)  # mnrun starts its containers
 BEGUN, ALL = ("serve", "await", "run", "stop"), tuple(PHASES)
 HEAD, WORKER = "node01", "node02"
 ANY: tuple[int, ...] = ()
 SILENCE = 130.0  # seconds until a host ends that hears nothing
+PODS = 45.0  # seconds until pods have gone: kubelet looks every few seconds, and a pod waits half a minute for guards
+CUT_OFF = 160.0  # the same where their launcher may be cut off: guards wait for 120 s, and the pods for half a minute
+UNSEEN = 150.0  # seconds until pods have gone that have seen no guard yet: they start, and wait for 105 s
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,9 @@ class Fault:
     `codes` are the exit codes that are right, by phase, with "" for all other phases. ANY is for a launcher that was
     killed itself. `says` are words of mnrun's own lines then. `lives` means that the launch goes on to its program's
     end. `within` is the time until nothing is left. `relaunch` means that remains are documented, which the user's next
-    launch removes. `submitted` is for a batch job.
+    launch removes. `submitted` is for a batch job, and `asks` are
+    more words for its submission. `outlived` are more places where the launch goes on. `refused` means that it never
+    reaches a phase.
     """
 
     name: str
@@ -45,19 +61,27 @@ class Fault:
     within: float = 10.0
     relaunch: bool = False
     submitted: bool = False
+    asks: tuple[str, ...] = ()
+    outlived: tuple[str, ...] = ()
+    refused: bool = False
 
-    def ends(self, phase: str) -> tuple[int, ...]:
-        """Return the exit codes that are right where the fault comes in this phase."""
-        return self.codes.get(phase, self.codes[""])
+    def ends(self, phase: str, place: str = "") -> tuple[int, ...]:
+        """Return the exit codes that are right where the fault comes in this phase, at this place."""
+        if place in self.outlived and place not in self.codes:
+            return (0,)
+        return self.codes[next(key for key in (place or phase, phase, "") if key in self.codes)]
 
     def limit(self, place: str) -> float:
         """Return the seconds until nothing is left. Hosts may miss a launcher that was killed for two minutes."""
+        if place in KUBE:
+            cut_off = CUT_OFF if place == "kubejob" and self.name.endswith(("cut for 60 s", "cut for good")) else PODS
+            return max(cut_off, self.within) if self.ends("run") != ANY else UNSEEN
         return SILENCE if place == "hosts" and self.ends("run") == ANY else self.within
 
 
 def _signal(name: str, code: int) -> Fault:
     says = () if name == "SIGINT" else (f"ended by {name}",)
-    return Fault(name, ALL, {"": (code,), "stop": (0, code)}, says)
+    return Fault(name, ALL, {"": (code,), "stop": (0, code)}, says, places=TYPED)
 
 
 def _lost(name: str, node: str = WORKER, **more: object) -> Fault:
@@ -72,6 +96,9 @@ def _lives(name: str, phases: tuple[str, ...] = BEGUN, **more: object) -> Fault:
     return Fault(name, phases, lives=True, **more)  # type: ignore[arg-type]
 
 
+# A pod that is deleted gets a TERM first, which a guard that mnrun does not reach by kubectl hands on to its ranks.
+_DELETED = {"": (121,), "kubejob": (121, 143)}
+_SILENT = {"": (121,), "kubejob": (0, 121)}
 FAULTS = {
     fault.name: fault
     for fault in (
@@ -84,10 +111,12 @@ FAULTS = {
         Fault(
             "SIGSTOP for 3 minutes without a scheduler", ("await", "run"), {"": (121,)}, ("stopped",), places=("hosts",)
         ),
-        Fault("SIGKILL of mnrun", ALL, {"": ANY}, relaunch=True),
-        Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True),
+        Fault("SIGKILL of mnrun", ALL, {"": ANY, "kubejob": (137,)}, relaunch=True),
+        Fault("SIGKILL of all on the login node", ("await", "run"), {"": ANY}, within=150, relaunch=True, places=TYPED),
         # processes of the job
         Fault("SIGKILL of srun", ("serve", "await", "run"), {"": (121,)}, places=SLURMS, within=20.0),  # KillWait
+        Fault("SIGKILL of a qrsh", ("await", "run"), {"": (121,)}, (WORKER,), places=GRID),
+        Fault("SIGKILL of an ssh to a node", ("await", "run"), {"": (121,)}, (WORKER,), places=PBS),
         Fault("SIGKILL of mpirun", ("run",), {"": (137,)}),
         Fault("SIGKILL of a rank", ("run",), {"": (137,)}, says=(WORKER,)),
         _lives("SIGKILL of an sshd", ("run",), modes=("ssh",)),  # mpirun's daemons do not need it any more
@@ -102,7 +131,8 @@ FAULTS = {
         _lives("a guard that cannot fork", ("await", "run"), codes={"": (0, 121, 124, 125)}, relaunch=True),
         # nodes and their network
         _lost("power off, a worker", relaunch=True),
-        _lost("power off, the first node", HEAD, phases=("await", "run"), relaunch=True),
+        # Grid Engine and PBS call a job running as long as its first node is away
+        _lost("power off, the first node", HEAD, phases=("await", "run"), relaunch=True, places=TYPED),
         Fault("power off, the login node", ("run",), {"": ANY}, within=150, relaunch=True, places=SLURMS),
         _lives("network of a worker cut for 5 s"),
         _lives("network of a worker flaps for 10 s", ("serve", "await", "run")),
@@ -110,7 +140,7 @@ FAULTS = {
         Fault("network of a worker cut for good", BEGUN, {"": (121, 124), "stop": (0, 121)}, (WORKER,), within=70.0),
         Fault("connections of a worker reset", ("await", "run", "stop"), {"": (121,), "stop": (0, 121)}, (WORKER,)),
         _lives("3 of 10 packets of a worker lost", codes={"": (0, 121, 124)}),
-        _lives("clock of a worker 10 minutes ahead", ("await", "run", "stop")),
+        _lives("clock of a worker 10 minutes ahead", ("await", "run", "stop"), places=NODES),
         # Slurm
         Fault("scancel", ALL, {"": (143,), "stop": (0, 143)}, ("cancelled",), places=SLURMS),
         Fault("time limit", ("await", "run"), {"": (124,)}, ("time limit",), places=SLURMS),
@@ -121,13 +151,42 @@ FAULTS = {
         _lives("slurmd of a worker restarted", ("await", "run", "stop"), places=SLURMS),
         _lives("Slurm's commands take 2 s more", ("run",), places=SLURMS),
         Fault("scancel, and Slurm's commands fail one time in three", ("run",), {"": (143,)}, places=SLURMS),
+        # Grid Engine and PBS
+        Fault("qdel", BEGUN, {"": (143,), "stop": (0, 143)}, ("cancelled",), places=(*GRID, *PBS)),
+        Fault("qdel of a job without -notify", ("run",), {"": (143,)}, ("cancelled",), places=GRID, relaunch=True),
+        Fault("h_rt", ("run",), {"": (124,)}, ("time limit",), places=GRID, asks=("-t", "0:20")),
+        _lives("qmod -sj, then qmod -usj", ("await", "run"), places=GRID),
+        _lives("sge_execd of a worker restarted", ("await", "run", "stop"), places=GRID),
+        _lives("sge_execd of the first node restarted", ("run",), places=GRID),
+        Fault("qdel -W force", ("run",), {"": (123,)}, ("killed",), places=PBS, relaunch=True),
+        Fault("walltime", ("run",), {"": (124,)}, ("time limit",), places=PBS, asks=("-t", "0:20")),
+        _lives("pbs_mom of a worker restarted", ("await", "run", "stop"), places=PBS),
+        # PBS takes the job for lost, and ends nothing of it
+        Fault("pbs_mom of the first node restarted", ("run",), {"": ANY}, places=PBS, within=SILENCE, relaunch=True),
+        # Kubernetes
+        Fault("SIGKILL of a kubectl", ("serve", "await", "run"), {"": (121,)}, (WORKER,), places=("kube",)),
+        Fault("mnrun cancel", ALL, {"": (143,), "stop": (0, 143)}, ("cancelled",), places=KUBE),
+        Fault("a pod deleted", ("await", "run"), _DELETED, (WORKER,), places=KUBE),
+        Fault("a pod deleted by force", ("await", "run"), _DELETED, (WORKER,), places=KUBE),
+        Fault("a node drained", ("await", "run"), _DELETED, (WORKER,), places=KUBE),
+        Fault("a pod of higher priority", ("run",), _DELETED, (WORKER,), places=KUBE),
+        Fault("activeDeadlineSeconds", ("run",), {"": (124,)}, ("time",), places=KUBE, asks=("-t", "0:25")),
+        Fault("memory of a rank", ("run",), {"": (137,)}, ("rank 3",), places=KUBE, asks=("--mem", "400M")),
+        Fault("memory of a pod", ("run",), {"": (137,)}, (WORKER, "400Mi"), places=KUBE, asks=("--mem", "400M")),
+        # A launcher on that node ends unseen, and its Job starts another one, whom no node calls
+        Fault("kubelet of a worker killed", ("run",), _SILENT, (WORKER,), places=KUBE, outlived=("kubejob",)),
+        Fault("kubelet of a worker restarted", ("run",), {"": (121,)}, (WORKER,), places=KUBE, outlived=("kubejob",)),
+        Fault("API server restarted", ("await", "run"), {"": (121,)}, places=KUBE, outlived=("kubejob",)),
+        _lives("API server stopped for 5 s", ("serve", "await", "run", "stop"), places=KUBE),
+        Fault("an image that cannot be pulled", ("prepare",), {"": (125,), "kubejob": (121,)}, ("none",), places=KUBE),
+        Fault("a quota", ("prepare",), {"": (123,)}, ("few",), places=KUBE, refused=True),
         # disks
-        Fault("/tmp of a worker full", ("serve",), {"": (121,)}, ("/tmp", "full", WORKER)),
-        _lives("/tmp of a worker full, later", ("run", "stop")),
-        Fault("/dev/shm of a worker full", ("serve",), {"": (121,)}, ("/dev/shm", "full", WORKER)),
-        _lives("disk of the records full", ("serve", "run", "stop")),
-        _lives("records read-only", ("serve", "run", "stop")),
-        _lives("records hang for 5 s", ("serve", "run", "stop")),
+        Fault("/tmp of a worker full", ("serve",), {"": (121,)}, ("/tmp", "full", WORKER), places=NODES),
+        _lives("/tmp of a worker full, later", ("run", "stop"), places=NODES),
+        Fault("/dev/shm of a worker full", ("serve",), {"": (121,)}, ("/dev/shm", "full", WORKER), places=NODES),
+        _lives("disk of the records full", ("serve", "run", "stop"), places=TYPED),
+        _lives("records read-only", ("serve", "run", "stop"), places=TYPED),
+        _lives("records hang for 5 s", ("serve", "run", "stop"), places=TYPED),
     )
 }
 
@@ -151,5 +210,10 @@ def cells() -> list[Cell]:
         Cell(fault.name, phase, mode, place)
         for fault in FAULTS.values()
         for phase, mode, place in itertools.product(PHASES, MODES, PLACES)
-        if phase in fault.phases and mode in fault.modes and place in fault.places
+        if phase in fault.phases
+        and mode in fault.modes
+        and place in fault.places
+        # Pods have the image, and no sshd. A launcher in a pod is not there before its node takes it.
+        and (place not in KUBE or mode == "pipe")
+        and (place != "kubejob" or phase != "prepare" or fault.places == KUBE)
     ]

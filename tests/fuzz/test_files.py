@@ -13,12 +13,13 @@ from pytest_mock import MockerFixture
 
 from mnrun import environment
 from mnrun.config import jobfile, profiles
-from mnrun.config.jobfile import Page
+from mnrun.config.jobfile import TomlFile
 from mnrun.config.options import OPTIONS
 from mnrun.jobs import records
 from mnrun.jobspec import Layer
 from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import queue
+from mnrun.schedulers.vocabulary import JobState
 
 from .cases import answer, cases
 from .texts import NAME, TEXT, VALUE, lines, texts
@@ -27,23 +28,10 @@ KEYS = sorted({option.name for option in OPTIONS} | {"command", "env", "slurm", 
 JOB = (
     *('image = "app.sif"', "nodes = 2", "ntasks = 8", 'command = ["python", "train.py"]', "[resources]", "[env]"),
     *("[slurm]", 'comment = "a"', "gpus_per_node = 4", 'bind = ["/data:/data:ro", "./x"]', 'time = "1:00:00"', "[[a]]"),
-    *(
-        'OMP_NUM_THREADS = "4"',
-        "A = false",
-        "exclusive = true",
-        'output = "${HOME}/out"',
-        "a.b.c.nodes = 1",
-        "t = 12:00:00",
-    ),
-    *(
-        "[partition.gpu.env.X]",
-        'value = "1"',
-        "[match]",
-        'cluster = "c*"',
-        "[site]",
-        'modules = ["apptainer"]',
-        "setup = [",
-    ),
+    *('OMP_NUM_THREADS = "4"', "A = false", "exclusive = true", 'output = "${HOME}/out"', "a.b.c.nodes = 1"),
+    "t = 12:00:00",
+    *("[partition.gpu.env.X]", 'value = "1"', "[match]", 'cluster = "c*"', "[site]", 'modules = ["apptainer"]'),
+    "setup = [",
     *('"""', "'''", "]", "{", "}", "0x10", "[policy]", 'mem = "no"', '"a\\nb" = 1', "nodes = 2026-11-23", "inf = nan"),
 )
 ENVIRON = {"HOME": "/home/alice", "X": "a b"}
@@ -69,8 +57,8 @@ VALUES = st.recursive(
 )
 
 
-def page(text: str, layer: Layer = Layer.JOB_FILE) -> Page:
-    return Page("job.toml" if layer is Layer.JOB_FILE else "profile p", text, "/home/alice/run", ENVIRON, layer)
+def page(text: str, layer: Layer = Layer.JOB_FILE) -> TomlFile:
+    return TomlFile("job.toml" if layer is Layer.JOB_FILE else "profile p", text, "/home/alice/run", ENVIRON, layer)
 
 
 @cases(rows=lines(JOB))
@@ -118,7 +106,6 @@ def test_any_text_is_filled_in_or_refused(text: str) -> None:
 
 @cases(variables=st.dictionaries(NAME, VALUE.filter(lambda value: "\n" not in value), max_size=6))
 def test_variables_come_back_from_a_file(variables: dict[str, str]) -> None:
-    """Values are as they stand, but for the end of a line on Windows."""
     if any(environment.owner(name) for name in variables):
         return
     text = "# made\n" + "".join(f"{name}={value}\n" for name, value in variables.items())
@@ -155,10 +142,12 @@ def test_any_record_of_a_job_is_one_or_none(parse: Callable[[str], object], text
 def test_any_last_answers_of_slurm_are_used_or_asked_anew(
     mocker: MockerFixture, tmp_path: Path, book: str, entry: Any, when: Any
 ) -> None:
-    """Half a file, or that of another version."""
     asked = queue.UserQueue({}, tmp_path, 30)
-    mocker.patch.object(asked, "_ask_jobs", return_value=[Job("7", "a", "RUNNING")])
+    mocker.patch.object(asked, "_ask_jobs", return_value=[Job("7", "a", JobState.RUNNING)])
     (tmp_path / ".mnrun").mkdir(exist_ok=True)
-    for text in (book, json.dumps({asked._site: {"jobs": {"time": when, "failure": None, "entries": [entry]}}})):
+    for text in (
+        book,
+        json.dumps({asked._answers._site: {"jobs": {"time": when, "failure": None, "entries": [entry]}}}),
+    ):
         (tmp_path / ".mnrun" / queue.CACHE).write_text(text, encoding="utf-8", errors="surrogateescape")
         assert [job.id for job in asked.jobs().jobs] == ["7"]

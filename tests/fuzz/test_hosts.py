@@ -14,13 +14,7 @@ from .cases import answer, cases
 from .texts import HOST, TEXT, lines, texts
 
 LISTS = (
-    "node[01-04,7],gpu3",
-    "a1,b2,c3",
-    "rack[1-2]n[01-03]",
-    "node[1-9/2]",
-    "x[0-999999999]",
-    "n1!n2",
-    "@all",
+    *("node[01-04,7],gpu3", "a1,b2,c3", "rack[1-2]n[01-03]", "node[1-9/2]", "x[0-999999999]", "n1!n2", "@all"),
     "n[1-3]-ib",
 )
 HOSTS = ("node[01-04]", "ws1:2,ws2:1", "ws1", "ws[1-3]:4,ws2", "ws1:0", "user@ws1")

@@ -49,7 +49,6 @@ def test_any_text_is_an_image_or_refused(text: str, exists: bool) -> None:
 
 @cases(cost=4, headers=st.lists(HEADERS, min_size=1, max_size=40))
 def test_a_node_takes_the_same_files_for_images(sh: Shell, tmp_path: Path, headers: list[bytes]) -> int:
-    """As this machine does, where it looks before anything starts."""
     for number, header in enumerate(headers):
         (tmp_path / f"{number}.sif").write_bytes(header)
     script = f"""{function("header")}\n{function("magic")}\n{function("is_image")}

@@ -14,6 +14,7 @@ from mnrun.config import layers
 from mnrun.config.options import BY_NAME, OPTIONS, Option
 from mnrun.errors import BUG
 from mnrun.planning import layout
+from mnrun.schedulers.slurm import values
 from unit.samples import build, held
 from unit.typed import Launched, Terminal
 from unit.typed import job as job
@@ -24,16 +25,7 @@ from .texts import NUMBERS, TEXT, WORD, texts
 
 FLAGS = sorted({flag for option in OPTIONS for flag in option.flags})
 VALUES = (
-    "2",
-    "4-8",
-    "1:00:00",
-    "app.sif",
-    "docker://ubuntu:24.04",
-    "node[01-02]",
-    "gpu:2",
-    "A=1",
-    "/a:/b:ro",
-    "srun",
+    *("2", "4-8", "1:00:00", "app.sif", "docker://ubuntu:24.04", "node[01-02]", "gpu:2", "A=1", "/a:/b:ro", "srun"),
     "64G",
 )
 TYPED = st.one_of(
@@ -50,7 +42,6 @@ TYPED = st.one_of(
     verb=st.sampled_from(["run", "plan"]),
 )
 def test_any_line_is_a_job_or_refused(mnrun: Terminal, job: Launched, words: list[str], verb: str) -> None:
-    """In one line, before anything begins; warnings may stand above it."""
     job.plans.clear()
     job.screens.clear()
     said = mnrun(verb, *words)
@@ -73,9 +64,10 @@ def test_any_value_of_an_option_is_one_or_refused(option: Option, text: str) -> 
     answer(lambda: layers.from_environment(environ), 2)
 
 
-@cases(name=st.sampled_from(sorted({*layers.SBATCH, *layers.SBATCH_REST})), text=TEXT, other=st.booleans())
+@cases(name=st.sampled_from(sorted({*values.INPUTS, *values.FURTHER})), text=TEXT, other=st.booleans())
 def test_any_variable_of_sbatch_is_an_option_or_refused(name: str, text: str, other: bool) -> None:
-    answer(lambda: layers.from_sbatch({name: text, **({"SBATCH_EXCLUSIVE": "user"} if other else {})}), 2)
+    environ = {name: text, **({"SBATCH_EXCLUSIVE": "user"} if other else {})}
+    answer(lambda: layers.from_scheduler(values.preset(environ), "slurm"), 2)
 
 
 SIZES = (
@@ -92,7 +84,6 @@ SIZES = (
     nodes=st.integers(1, 6),
 )
 def test_any_request_has_a_layout_or_is_refused(given: dict[str, str], nodes: int) -> None:
-    """With nodes held and without, and no rank is lost."""
     words: Any = {name: (value,) if BY_NAME[name].repeats else value for name, value in given.items()}
     spec = answer(lambda: build("./app", **words), 2, 122)
     if spec is None:

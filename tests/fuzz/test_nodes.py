@@ -16,7 +16,7 @@ from mnrun.network import choose
 from mnrun.network.facts import network_facts, too_small
 from mnrun.nodes import relay, survey, transport
 from mnrun.nodes.status import Roster
-from mnrun.schedulers.hosts.facts import host_facts
+from mnrun.schedulers.hosts.steps import host_facts
 from unit.samples import RECORDED, build, make
 
 from .cases import CONTROL, answer, cases
@@ -56,7 +56,6 @@ def told(rows: Sequence[str]) -> Roster:
 
 @cases(rows=lines(GUARD))
 def test_any_words_of_guards_make_a_roster(rows: list[str]) -> None:
-    """And every question about it has an answer, or the job ends with a line."""
     roster = told(rows)
     plan = make(build("./app", ntasks="2", nodes="2", require="ib"), 1, 1)
     for node in NODES:
@@ -111,8 +110,8 @@ def test_any_facts_of_a_node_give_findings(rows: list[str]) -> None:
         host = host_facts(found)
         assert host.cpus >= 0
         mpis = mpi_facts(found)
-        assert mpis is None or inspection.rows(mpis)
-        copies = inspection.copies(found, (node,))
+        assert mpis is None or inspection.rows(inspection.inspected("a", None, "", mpis, ()), "")
+        copies = inspection.copies({node: found}, (node,))
         assert inspection.table(copies)
         answer(lambda: inspection.refuse("a.sif", copies, True), 121, 125)  # noqa: B023  # called at once
 
@@ -169,7 +168,6 @@ def test_joined_lines_of_the_pipe_carry_the_same_data(parts: list[str], noise: l
 
 
 def test_a_launch_error_is_what_answer_means() -> None:
-    """A bug is not taken for an answer: a wrong code, a second line and another error fail."""
     for error in (LaunchError("no"), ValueError("no")):
 
         def action(error: Exception = error) -> None:

@@ -1,18 +1,17 @@
-"""What Slurm's commands answer, in both formats."""
+"""What Slurm's commands answer."""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import asdict
-from typing import Any
 
 from hypothesis import strategies as st
 
-from mnrun.config import syntax
-from mnrun.schedulers.model import span
+from mnrun import formats
 from mnrun.schedulers.queue import Job
 from mnrun.schedulers.slurm import answers, reasons, scontrol
+from mnrun.schedulers.vocabulary import span
 from unit.samples import RECORDED, recorded
 
 from .cases import answer, cases
@@ -22,14 +21,7 @@ SAID = RECORDED / "answers"
 JOBS = tuple(
     recorded(name)[0] for name in ("plain", "gpus", "het", "uneven", "comment") if (RECORDED / f"{name}.txt").exists()
 )
-QUEUE = json.loads((SAID / "squeue_plain.json").read_text())["jobs"]
 LINE = {name: (SAID / f"{name}.txt").read_text().splitlines() for name in ("squeue", "sacct", "sinfo")}
-FIELDS = sorted({key for job in QUEUE for key in job})
-ODD = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), TEXT),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3)),
-    max_leaves=6,
-)
 VARIABLES = st.dictionaries(st.sampled_from(["SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_STEP_ID"]), TEXT)
 
 
@@ -63,27 +55,6 @@ def test_any_text_is_a_version_or_refused(text: str) -> None:
     answer(lambda: scontrol.version(text), 123)
 
 
-def told_or_refused(text: str) -> None:
-    """Take it as the output of `squeue --json`: each job can be told, or the text has another shape."""
-    try:
-        jobs = answers.squeue_json(text, 1500)
-    except answers.SHAPES:
-        return
-    for found in jobs:
-        told(found)
-
-
-@cases(job=st.sampled_from(QUEUE), changes=st.dictionaries(st.sampled_from(FIELDS), ODD, max_size=4))
-def test_any_json_of_squeue_is_jobs_or_of_another_shape(job: dict[str, Any], changes: dict[str, Any]) -> None:
-    """queue.py then asks for columns."""
-    told_or_refused(json.dumps({"jobs": [{**job, **changes}]}))
-
-
-@cases(text=texts(json.dumps({"jobs": QUEUE[:1]}, separators=(",", ":")), "{}", '{"jobs": [1]}', "[" * 5000))
-def test_any_text_of_squeue_is_jobs_or_of_another_shape(text: str) -> None:
-    told_or_refused(text)
-
-
 @cases(line=near(LINE["squeue"]))
 def test_any_columns_of_squeue_are_jobs(line: str) -> None:
     for job in answers.squeue_columns(line):
@@ -92,10 +63,9 @@ def test_any_columns_of_squeue_are_jobs(line: str) -> None:
 
 @cases(name=HOST, state=st.sampled_from(["RUNNING", "PENDING"]), job=TEXT, nodes=st.integers(0, 9999))
 def test_a_column_comes_back(name: str, state: str, job: str, nodes: int) -> None:
-    """A job may have any name of one line."""
     job = "".join(job.splitlines()).strip()[:256].strip()
     row = {"JobArrayID": "7", "State": state, "NodeList": name, "NumNodes": str(nodes), "Name": job}
-    text = "".join(f"{row.get(column, ''):<{width}}" for column, width in answers.SQUEUE)
+    text = "".join(f"{row.get(column, ''):<{width}}" for column, width in answers.widths(answers.SQUEUE))
     (found,) = answers.squeue_columns(text)
     assert (found.state, found.nodelist, found.nodes, found.name) == (state, name, nodes, job)
 
@@ -119,7 +89,8 @@ def test_any_text_has_a_number_of_gpus(text: str) -> None:
 
 
 @cases(
-    option=st.sampled_from(sorted(syntax.FORMATS)), text=texts("1-12:00:00", "64G", "0-99%5", "afterok:12:13,singleton")
+    option=st.sampled_from(sorted(formats.FORMATS)),
+    text=texts("1-12:00:00", "1d12h", "64G", "0-99%5", "afterok:12:13,singleton"),
 )
 def test_any_value_for_slurm_passes_or_is_refused(option: str, text: str) -> None:
-    answer(lambda: syntax.refuse(option, text, "job.toml line 3"), 2)
+    answer(lambda: formats.read(option, text, "job.toml line 3"), 2)

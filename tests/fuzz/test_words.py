@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from mnrun import environment
 from mnrun.files import wrapper
 from mnrun.jobspec import Mount, Variable
-from mnrun.model import Box, Phase
+from mnrun.model import Container, Phase
 from mnrun.nodes import kit
 from mnrun.planning import commands
-from mnrun.planning.values import Surroundings, mount
+from mnrun.planning.values import Surroundings
+from mnrun.reach import login_shell
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers.hosts import login_shell
+from mnrun.schedulers import VARIABLES
 from unit.conftest import ADVERB, Shell
 from unit.decoys import Decoys
 from unit.planning.test_script import called, handed_over, written
@@ -73,7 +74,6 @@ def test_words_come_back_from_any_login_shell(sh: Shell, shell: str, words: list
 @pytest.mark.parametrize("shell", SHELLS)
 @cases(cost=20, words=MANY)
 def test_words_come_back_from_the_file_of_other_nodes(sh: Shell, shell: str, words: list[str]) -> int:
-    """start.sh quotes them, and start_node.sh reads them."""
     text = wrapper("start.sh")
     quoted = text[text.index("quoted() {") :].partition("\n}\n")[0] + "\n}"
     script = f"""{quoted}
@@ -97,7 +97,6 @@ mnrun_unpack; cat"""
     cost=20, contents=st.dictionaries(st.sampled_from("abcdef"), st.lists(WORD, max_size=20).map("\n".join), min_size=1)
 )
 def test_files_come_back_from_the_kit(sh: Shell, tmp_path: Path, contents: dict[str, str]) -> int:
-    """And the lease goes on where the kit ends."""
     assert sh(UNPACK, shell="bash", stdin=kit.pack(contents) + b"go\n") == b"go\n"
     assert {name: os.fsdecode((tmp_path / "node" / name).read_bytes()) for name in contents} == contents
     return len(contents)
@@ -184,7 +183,6 @@ def test_words_stand_as_they_are_in_sruns_argv(words: list[str], mode: str) -> N
 def test_words_come_back_from_docker(
     sh: Shell, tmp_path_factory: pytest.TempPathFactory, decoys: Decoys, words: list[str], values: list[str]
 ) -> int:
-    """engine.sh puts its own in front, and names variables without values."""
     node = Engine(sh, tmp_path_factory.mktemp("docker"), decoys.without)
     node.fill("docker")
     node.program("docker", f"case $1 in info) ;; *) {TELL} ;; esac")
@@ -204,31 +202,31 @@ SOURCES = ("/data", "data:/d:ro", "./a b:/x", "/a:/b:rw", "1:2", "/a,b", "~/x", 
 def test_any_mount_is_right_or_refused(word: str) -> None:
     """A word of its own gives the same, and docker reads the same from CSV."""
     around = Surroundings("/home/alice/run", "/home/alice", {}, {})
-    found = answer(lambda: mount(word, around), 2)
+    found = answer(lambda: around.mount(word), 2)
     if found is None:
         return
-    assert mount(str(found), around) == Mount(found.source, found.target or found.source, found.options)
-    box = Box("app", (found,), "", "/")
+    assert around.mount(str(found)) == Mount(found.source, found.target or found.source, found.options)
+    container = Container("app", (found,), "", "/")
     for runtime in ("docker", "podman"):
-        words = RUNTIMES[runtime].node(box)
+        words = RUNTIMES[runtime].node(container)
         (fields,) = csv.reader([words[words.index("--mount") + 1]])
         pairs = dict(field.partition("=")[::2] for field in fields)
         assert (pairs["source"], pairs["target"]) == (found.source, found.target or found.source)
         assert ("readonly" in pairs) == (found.options == "ro")
-    words = RUNTIMES["apptainer"].node(box)
+    words = RUNTIMES["apptainer"].node(container)
     assert words[words.index("--bind") + 1].split(":")[:2] == [found.source, found.target or found.source]
 
 
 @cases(cost=20, names=st.lists(NAMES, min_size=10, max_size=60))
 def test_a_node_removes_the_same_variables(sh: Shell, tmp_path: Path, names: list[str]) -> int:
-    """As the table of rules does here."""
-    (tmp_path / "rules.sh").write_text(environment.rules_script())
+    rules = environment.all_rules(VARIABLES)
+    (tmp_path / "rules.sh").write_text(environment.rules_script(VARIABLES))
     contexts = [f"{context}{bare}" for context in environment.CONTEXTS for bare in ("", environment.BARE)]
     test = "if [[ ${pair#*=} == $mnrun_removed ]]; then echo 1; else echo 0; fi"
     script = f'. ./rules.sh; for pair; do removed "${{pair%%=*}}"; {test}; done'
     pairs = [(context, name) for context in contexts for name in names]
     said = sh(script, *(f"{context}={name}" for context, name in pairs), shell="bash").decode().split()
-    assert [word == "1" for word in said] == [environment.dropped(name, context) for context, name in pairs]
+    assert [word == "1" for word in said] == [environment.dropped(name, context, rules) for context, name in pairs]
     return len(names)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
+from .terminal import Terminal
 
+# The size of a job on two nodes of a batch system.
+SIZE = ("-N", "2", "--ntasks-per-node", "2")
+SHAPE = (*SIZE, "-w", "node01,node02")
 # Says that it is up; tells of every USR1, and goes a second after the first.
 USR1 = """\
 #!/bin/sh
@@ -21,12 +25,34 @@ sleep 1
 
 
 def submit(cluster: Cluster, desk: Desk, *words: str, env: Mapping[str, str] | None = None, **more: Any) -> str:
-    """The id of the job that was handed in, from the desk."""
+    """Return the id of the job that was handed in, from the desk."""
     given = ["env", *(f"{name}={value}" for name, value in env.items())] if env else []
     result = cluster.alice([*given, "mnrun", "submit", "-o", "%x-%A_%a-%j.out", *words], cwd=desk.path, **more)
     assert result.code == 0, result
     assert result.out.strip().isdecimal(), result
     return result.out.strip()
+
+
+def submitted(cluster: Cluster, desk: Desk, *words: str, shape: Sequence[str] = SHAPE) -> Result:
+    job = submit(cluster, desk, *shape, *words)
+    code = cluster.alice(["mnrun", "wait", job], cwd=desk.path).code
+    return Result(code, output(desk, job).encode(), "")
+
+
+def from_outside(cluster: Cluster, desk: Desk, *words: str, shape: Sequence[str] = SHAPE) -> Result:
+    """mnrun where no job is: it submits one, follows it, and returns its code."""
+    return cluster.alice(["mnrun", *shape, *words], cwd=desk.path)
+
+
+def ends_by_ctrl_c(cluster: Cluster, desk: Desk, *words: str) -> None:
+    """Interrupt a run that has submitted its job. The job is cancelled."""
+    line = ["mnrun", *words, "--", "sh", "-c", "echo up; exec sleep 600"]
+    with Terminal(cluster.argv(LOGIN, "alice", line, desk.path)) as terminal:
+        job = terminal.expect(r"this is job (\d+)")[1]
+        terminal.expect("\nup\n")
+        terminal.write("\x03")
+        assert terminal.end() == 130
+    assert cluster.alice(["mnrun", "wait", job]).code == 143
 
 
 def state(cluster: Cluster, job: str) -> dict[str, str]:
@@ -40,13 +66,13 @@ def output(desk: Desk, job: str) -> str:
 
 
 def programs(text: str | bytes) -> str:
-    """What the program said, without mnrun's own lines."""
+    """Return what the program said, without mnrun's own lines."""
     whole = text if isinstance(text, str) else text.decode()
     return "".join(line for line in whole.splitlines(True) if not line.startswith("mnrun: "))
 
 
 def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
-    """How it ended, by Slurm's word, and what it said."""
+    """Return how it ended, by Slurm's word, and what it said."""
     wait_for(
         lambda: state(cluster, job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
         "ended",
@@ -61,13 +87,13 @@ def end(cluster: Cluster, desk: Desk, job: str, seconds: float = 120) -> Result:
 
 
 def forget(cluster: Cluster) -> None:
-    """What a submitted job keeps in the user's home on purpose."""
+    """Return what a submitted job keeps in the user's home on purpose."""
     cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")
 
 
 @contextmanager
 def of_modules(cluster: Cluster, modules: Mapping[str, str]) -> Iterator[None]:
-    """A module system in the profile of every node, with these: name/version -> what its file says."""
+    """Yield a module system in the profile of every node, with these: name/version -> what its file says."""
     place = "/usr/share/modules/modulefiles"
     lines = ["ln -s modules /etc/profile.d/modules.sh"]
     for name, text in modules.items():

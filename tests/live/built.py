@@ -22,18 +22,18 @@ LINE = re.compile(r"mnrun image build ((?:\S+ )+)-o ([\w-]+\.sif)")
 
 
 def lines(text: str) -> dict[str, tuple[str, ...]]:
-    """The images that a text builds: the name of the file, and the words that say of what."""
+    """Return the images that a text builds: the name of the file, and the words that say of what."""
     return {match[2]: tuple(shlex.split(match[1])) for match in LINE.finditer(text)}
 
 
 def of_examples() -> list[tuple[str, ...]]:
-    """What the README files of examples/ build, each once, but for what begins with an image of a registry."""
+    """Return what the README files of examples/ build, each once, but for what begins with an image of a registry."""
     found = {words for path in TOP.glob("examples/*/README.md") for words in lines(path.read_text()).values()}
     return sorted(words for words in found if 'USERARG["base"]' in (TOP / f"containers/{words[0]}.py").read_text())
 
 
 def image(cluster: Cluster, desk: Desk, base: str, *words: str) -> str:
-    """The path of the image of a recipe on one of the local bases, built now or earlier."""
+    """Return the path of the image of a recipe on one of the local bases, built now or earlier."""
     cluster.tool("images", base)
     local = ("--arg", f"base=/images/{base}.sif")
     text = cluster.alice(["mnrun", "image", "build", *words, *local, "--format", "singularity"])

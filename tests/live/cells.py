@@ -16,6 +16,10 @@ from typing import TypeVar
 IMAGES = {name: f"/images/{name}.sif" for name in ("ompi5", "ompi4", "mpich", "nosshd")}
 OMPI5, OMPI4, MPICH, NOSSHD = IMAGES.values()
 HELLO = "/opt/mpi/hello"
+# A runtime that is added stands here, and in the tests that list only some of them.
+ENGINES = ("docker", "podman")
+MADE = (*ENGINES, "charliecloud")  # their images are made for these tests
+RUNTIMES = ("apptainer", *MADE, "host")
 
 Cell = tuple[str, ...]
 Group = tuple[tuple[int, str], ...]
@@ -107,12 +111,12 @@ def cells(
 
 
 def some(every: Sequence[T], few: Sequence[T]) -> Sequence[T]:
-    """All of them with --full, else a few."""
+    """Return all of them with --full, else a few."""
     return every if full() else few
 
 
 def one(number: int, every: Sequence[T]) -> Sequence[T]:
-    """All of them with --full; else the one whose turn it is."""
+    """Return all of them with --full; else the one whose turn it is."""
     return turn(number, every, [], every)
 
 

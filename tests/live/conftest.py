@@ -1,6 +1,6 @@
 """The cluster that the live tests share, and the check after each that nothing is left.
 
-MNRUN_TEST_CLUSTER=NAME   use this running cluster as it is, and leave it up
+MNRUN_TEST_CLUSTER=NAME   use this running cluster as it is, and leave it up (or NAME,NAME,…: one for each scheduler)
 --full                    every cell of every matrix, not a pairwise choice
 """
 
@@ -11,18 +11,20 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rehearsal import trees
+from rehearsal import model, trees
 from unit.texts import Expected
 
 from . import autopsy, matrix
 from .cells import full
-from .stage import LOGIN, TOOL, TOP, Cluster, Desk
+from .stage import LOGIN, TOOL, TOP, Cluster, Desk, wait_for
 from .stranger import Stranger, lair
 
+HERE = Path(__file__).parent
 SECONDS_TO_CLEAN = 60.0  # says "never", not "slow"
 WATCH = pytest.StashKey[autopsy.Watch]()
 LAST_WORDS: list[str] = []  # of this process, which cannot go on
@@ -42,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """A failed test tells how the machine was."""
+    """Add the state of the machine to the report of a failed test."""
     report = (yield).get_result()
     if report.failed:
         report.sections.append(("the machine", item.config.stash[WATCH].machine()))
@@ -65,7 +67,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of the tests that a module test_site_….py takes from others, one cell each; with --full all of them."""
+    """Mark this folder's tests. Of those that a module test_site_….py takes from others, keep one cell each.
+
+    --full keeps all cells.
+    """
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("live")
     if config.getoption("--full"):
         return
     cells: dict[tuple[str, str], list[pytest.Item]] = {}
@@ -109,7 +117,7 @@ def tool(name: str, *words: str) -> None:
 
 @contextmanager
 def up(name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
-    """A cluster of our own, from its start to its end."""
+    """Yield a cluster of our own, from its start to its end."""
     tool(name, "down")
     tool(name, "up", "-n", str(nodes), *variants)
     try:
@@ -120,8 +128,11 @@ def up(name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
 
 @contextmanager
 def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterator[Cluster]:
-    """The cluster that an environment variable names, with mnrun of this checkout, or else one of our own."""
-    given = os.environ.get(variable)
+    """Yield the cluster with this scheduler that an environment variable names, with mnrun of this checkout, or else
+    one of our own."""
+    names = filter(None, os.environ.get(variable, "").split(","))
+    scheduler = next((word[2:] for word in variants if word in ("--sge", "--pbs", "--kube")), "slurm")
+    given = next((name for name in names if model.Cluster(name).options().scheduler == scheduler), "")
     if given:
         tool(given, "install")
         yield Cluster(given)
@@ -134,6 +145,30 @@ def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterato
 def cluster() -> Iterator[Cluster]:
     """Four nodes, with mnrun of this checkout. With --full, many tests wait until Slurm calls a lost node down."""
     with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4, *(["--impatient"] if full() else [])) as ours:
+        yield ours
+
+
+@pytest.fixture(scope="session")
+def grid() -> Iterator[Cluster]:
+    """Four nodes of Grid Engine. A module whose `cluster` is this one is of the group grid-engine."""
+    with given_or_up("MNRUN_TEST_CLUSTER", f"{NAME}-ge", 4, "--sge", "--impatient") as ours:
+        yield ours
+
+
+@pytest.fixture(scope="session")
+def pbs() -> Iterator[Cluster]:
+    """Four nodes of the stand-in of PBS. A module whose `cluster` is this one is of the group pbs."""
+    with given_or_up("MNRUN_TEST_CLUSTER", f"{NAME}-pbs", 4, "--pbs") as ours:
+        yield ours
+
+
+@pytest.fixture(scope="session")
+def kube() -> Iterator[Cluster]:
+    """Two nodes of Kubernetes, whose programs are compiled once. A module whose `cluster` is this one is of the
+    group kube."""
+    with given_or_up("MNRUN_TEST_CLUSTER", f"{NAME}-kube", 2, "--kube", "--impatient") as ours:
+        may = ["kubectl", "auth", "can-i", "create", "configmaps", "-n", "lab"]  # the server learns of rights later
+        wait_for(lambda: ours.alice(may).code == 0, "allowed", 60)
         yield ours
 
 
@@ -156,7 +191,7 @@ def variant() -> Iterator[Callable[..., Cluster]]:
 
 @contextmanager
 def clean(nodes: int, *options: str) -> Iterator[Cluster]:
-    """A cluster of a variant, on which nothing may be left either."""
+    """Yield a cluster of a variant, on which nothing may be left either."""
     kind = sha256(" ".join(options).encode()).hexdigest()[:6]  # names are short, and there may be many options
     with up(f"{NAME}-{nodes}-{kind}", nodes, *options) as ours:
         yield ours
@@ -166,7 +201,7 @@ def clean(nodes: int, *options: str) -> Iterator[Cluster]:
 
 @pytest.fixture
 def desk(cluster: Cluster) -> Iterator[Desk]:
-    """A folder in alice's home, seen by all nodes."""
+    """Yield a folder in alice's home, seen by all nodes."""
     with cluster.desk() as desk:
         yield desk
 
@@ -193,7 +228,7 @@ def stranger(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Stran
 
 @pytest.fixture
 def unmarked(cluster: Cluster) -> Iterator[None]:
-    """The marks of stranger.py's image are removed at the end."""
+    """Remove the marks of stranger.py's image at the end."""
     yield
     for node in (LOGIN, *cluster.nodes):
         cluster.root(node, "rm", "-rf", "/tmp/evil", "/var/tmp/own")
@@ -209,7 +244,7 @@ def site(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After every test: no process of the users, no file of theirs in any node, no Slurm job, all nodes idle."""
+    """After every test: no process of the users, no file of theirs in any node, no job, all nodes idle."""
     shared: Cluster = request.getfixturevalue("cluster")
     yield
     left = shared.wait_clean(SECONDS_TO_CLEAN)

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from figures import between
 
+from .cells import RUNTIMES
+
 WAYS, CELLS = "<!-- scripts/test --full writes this -->", "<!-- and this: tests/live/test_matrix.py -->"
 END = "<!-- up to here -->"
 STARTS = {"inside": "inside-out", "mpirun": "outside-in, mpirun", "srun": "outside-in, srun"}
 IMAGES = {"ompi5": "Open MPI 5", "ompi4": "Open MPI 4", "mpich": "MPICH", "host": "no container"}
-RUNTIMES = ("apptainer", "docker", "podman", "charliecloud", "host")
-PLACES = {"slurm": "Slurm", "pdsh": "hosts by pdsh", "paramiko": "hosts by paramiko"}
+PLACES = {"slurm": "Slurm", "ssh": "hosts by ssh", "paramiko": "hosts by paramiko"}
 BEGUN = {
     ("inside", "ssh"): "inside-out, ssh",
     ("inside", "pipe"): "inside-out, pipe",
@@ -33,7 +34,7 @@ _FLIPPED = re.compile(r"\b(ompi5|ompi4|mpich|host)-(inside|mpirun|srun)\b")
 
 def plain(nodeid: str) -> str:
     """A test's id without the group that pytest-xdist writes behind it, and pytest alone does not."""
-    return re.sub(r"@\w+\Z", "", nodeid)
+    return re.sub(r"@[\w-]+\Z", "", nodeid)
 
 
 def ways(nodeid: str) -> set[tuple[str, str]]:
@@ -42,7 +43,7 @@ def ways(nodeid: str) -> set[tuple[str, str]]:
 
 
 def table(passed: Iterable[str], failed: Iterable[str]) -> str:
-    """The table, by the ids of the tests: how many live tests each pair of starter and image passed."""
+    """Return the table, by the ids of the tests: how many live tests each pair of starter and image passed."""
     good = Counter(way for nodeid in passed for way in ways(nodeid))
     bad = Counter(way for nodeid in failed for way in ways(nodeid))
     lines = ["| | " + " | ".join(IMAGES.values()) + " |", "|---" * (len(IMAGES) + 1) + "|"]
@@ -56,21 +57,21 @@ def _cell(good: int, bad: int) -> str:
 
 
 def cells(passed: Iterable[str], failed: Iterable[str]) -> str:
-    """The table of test_matrix.py: each runtime at each place, by who starts the ranks; which images failed."""
+    """Return the table of test_matrix.py: each runtime at each place, by who starts the ranks; which images failed."""
     good, bad = Counter(map(_cell_of, passed)), Counter(map(_cell_of, failed))
     lines = ["| | " + " | ".join(BEGUN.values()) + " |", "|---" * (len(BEGUN) + 1) + "|"]
     for runtime, place in product(RUNTIMES, PLACES):
         found = (
-            _cell(good[runtime, place, begun], bad[runtime, place, begun]) if can_be(place, *begun) else "-"
+            _cell(good[runtime, place, begun], bad[runtime, place, begun]) if can_be(place, begun[0]) else "-"
             for begun in BEGUN
         )
         lines.append(f"| {runtime}, {PLACES[place]} | " + " | ".join(found) + " |")
     return "\n".join(lines)
 
 
-def can_be(place: str, begun: str, connect: str) -> bool:
-    """srun is Slurm's own; pdsh has no standard input, which the pipe is."""
-    return (begun != "srun" or place == "slurm") and (place, connect) != ("pdsh", "pipe")
+def can_be(place: str, begun: str) -> bool:
+    """srun is Slurm's own."""
+    return begun != "srun" or place == "slurm"
 
 
 def _cell_of(nodeid: str) -> tuple[str, str, tuple[str, str]] | None:
@@ -103,7 +104,7 @@ def _file(nodeid: str) -> str:
 
 
 def write_all(page: Path, known: Mapping[str, bool]) -> None:
-    """Each table of which there was a test."""
+    """Return each table of which there was a test."""
     passed = [nodeid for nodeid, well in known.items() if well]
     failed = [nodeid for nodeid, well in known.items() if not well]
     for mark, make, test in ((WAYS, table, "test_ranks.py"), (CELLS, cells, "test_matrix.py")):

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from .stage import Desk, Result
 
@@ -27,7 +28,7 @@ class Rank:
 
 
 def ranks(result: Result) -> list[Rank]:
-    """The ranks that spoke, in order; standard output must hold nothing else."""
+    """Return the ranks that spoke, in order; standard output must hold nothing else."""
     found = []
     for line in result.out.splitlines():
         match = HELLO_LINE.fullmatch(line)
@@ -50,7 +51,7 @@ def check(result: Result, *nodes: str, tasks: int = 2, spread: dict[str, int] | 
 
 
 def everybody_spoke(size: int) -> Any:
-    """A condition on a running hello: all its ranks have printed their line."""
+    """Return a condition on a running hello: all its ranks have printed their line."""
     return lambda result: result.out.count("\n") >= size
 
 
@@ -70,7 +71,7 @@ def mine(result: Result) -> list[str]:
 
 
 def refusal(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:
-    """The last line of ours on standard error: it must say all that is wanted; nothing ran, nothing broke."""
+    """Return the last line of ours on standard error: it must say all that is wanted; nothing ran, nothing broke."""
     codes = (code,) if isinstance(code, int) else code
     assert result.code in codes, result
     assert "Traceback" not in result.err, result
@@ -83,14 +84,26 @@ def refusal(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:
 
 
 def only_line(result: Result, code: int | tuple[int, ...], *wanted: str) -> str:
-    """A refusal that is all there is on standard error: one clear line."""
+    """Return a refusal that is all there is on standard error: one clear line."""
     line = refusal(result, code, *wanted)
     assert result.err == f"mnrun: {line}\n", result
     return line
 
 
 def shown(desk: Desk, size: int) -> list[dict[str, Any]]:
-    """What every rank of programs/show.py found out, in the order of ranks."""
+    """Return what every rank of programs/show.py found out, in the order of ranks."""
     names = [f"rank{number}.json" for number in range(size)]
     assert [name for name in desk.names() if name.startswith("rank")] == sorted(names), desk.names()
     return [json.loads(desk.read(name)) for name in names]
+
+
+def tells(report: Any, code: int, last: str, image: str = "", ranks: int = 4) -> None:
+    """A report begins with its job: its code, the last word of its command, its image, and its ranks on two nodes."""
+    job = report["about"]
+    assert (job["code"], job["command"][-1], job["image"]) == (code, last, image), job
+    assert (job["nodes"], job["ranks"]) == (2, ranks), job
+    assert 0 < job["submitted"] <= job["began"], job
+    # Kubernetes says no end of a job while its pods are removed.
+    assert job["began"] <= job["ended"] or (job["state"], job["ended"]) == ("CANCELLED", 0), job
+    if image.startswith("/"):
+        assert job["identity"]["size"] > 1e6 and UUID(job["identity"]["sif"]), job

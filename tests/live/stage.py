@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Union
 
-from rehearsal import door, enter, model, namespaces, signals
+from rehearsal import door, enter, kube, model, namespaces, pbs, sge, signals
 
 from . import autopsy
 
@@ -28,8 +28,23 @@ TOP = Path(__file__).resolve().parents[2]
 TOOL = TOP / "scripts" / "cluster"
 LOGIN = model.LOGIN
 USERS = (model.USERS["alice"], model.USERS["bob"], model.USERS["carol"])
-# In ~/.mnrun: where jobs leave records, where else they do, what Slurm last said, and what is known of images.
-OURS = ("jobs", "places", "slurm.json", "cache")
+# In ~/.mnrun: where jobs leave records, where else they do, why live runs failed, what the scheduler last said, and
+# what is known of images.
+OURS = (
+    "jobs",
+    "ssh",
+    "map",
+    "kubernetes",
+    "places",
+    "ends",
+    "slurm.json",
+    "sge.json",
+    "pbs.json",
+    "kubernetes.json",
+    "cache",
+    "named",
+)
+SLURM = "squeue -h -o 'job %i %T' && sinfo -h -N -o 'node %N %T'"  # what is in its queue, and how its nodes are
 PODMANS = ("mnrun-podman.", "libpod_rootless_lock_")  # podman's images, and what it counts its containers with
 INSTANCES = ".apptainer/instances/app"  # what Apptainer writes of each, by node and user
 PATIENCE = float(os.environ.get("MNRUN_TEST_PATIENCE", "240"))  # says "never", not "slow", and outlasts --start-timeout
@@ -107,7 +122,7 @@ class Job:
         return self.so_far()
 
     def end(self, seconds: float = PATIENCE) -> Result:
-        """Its result; one that does not end in time is a failure, and is killed."""
+        """Return its result; one that does not end in time is a failure, and is killed."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -130,7 +145,7 @@ class Cluster:
     model: model.Cluster = field(init=False)
     nodes: tuple[str, ...] = field(init=False)
     _before: frozenset[str] = frozenset()
-    kept: set[str] = field(default_factory=set)  # Slurm jobs that tests share
+    kept: set[str] = field(default_factory=set)  # jobs that tests share
 
     def __post_init__(self) -> None:
         self.model = model.Cluster(self.name)
@@ -138,7 +153,7 @@ class Cluster:
         self.settle()
 
     def settle(self) -> None:
-        """What is there now belongs there."""
+        """Take everything that is there now as a part of the cluster."""
         self._before = frozenset(self._found())
 
     # Commands
@@ -153,12 +168,12 @@ class Cluster:
         return pid
 
     def tool(self, *words: str) -> None:
-        """A verb of the cluster tool: cut, heal, kill."""
+        """Run a verb of the cluster tool: cut, heal, kill."""
         done = subprocess.run([str(TOOL), "--name", self.name, *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"cluster {' '.join(words)}: {done.stderr}"
 
     def root(self, node: str, *words: str) -> str:
-        """What a command of root's says in a node; it must succeed."""
+        """Return the output of a command of root's in a node. It must succeed."""
         result = self.alice(words, node=node, user="root")
         assert result.code == 0, f"{node}: {' '.join(words)}: {result}"
         return result.out
@@ -173,7 +188,7 @@ class Cluster:
         cwd: str = "",
         seconds: float = PATIENCE,
     ) -> Result:
-        """A command of alice's on the login node, from its start to its end. No signal of ours reaches it."""
+        """Run a command of alice's on the login node. No signal of ours reaches it."""
         line = [*namespaces.nsenter(self._pid(node)), *enter.words(words, user, cwd, "xterm")]
         return Job(line, stdin).end(seconds)
 
@@ -211,7 +226,7 @@ class Cluster:
     def running(
         self, words: Sequence[str | bytes], stdin: Stdin = None, *, node: str = LOGIN, user: str = "alice"
     ) -> Iterator[Job]:
-        """A command in the background; ended at the end if it still runs."""
+        """Yield a command in the background; ended at the end if it still runs."""
         job = Job(self.argv(node, user, words), stdin)
         try:
             yield job
@@ -220,7 +235,7 @@ class Cluster:
 
     @contextmanager
     def held(self, *salloc: str) -> Iterator[str]:
-        """The id of an allocation that nobody sits in."""
+        """Yield the id of an allocation that nobody sits in."""
         granted = self.alice(["salloc", "--no-shell", *salloc])
         assert granted.code == 0, granted
         job = granted.err.split("Granted job allocation ")[1].split()[0]
@@ -234,7 +249,7 @@ class Cluster:
     # Files, seen from this machine
 
     def path(self, path: str, node: str = LOGIN) -> Path:
-        """A path of a node as this machine sees it."""
+        """Return a path of a node as this machine sees it."""
         return Path(f"/proc/{self._pid(node)}/root") / path.lstrip("/")
 
     def put(self, path: str, text: str | bytes, mode: int = 0o644, node: str = LOGIN, uid: int = USERS[0]) -> str:
@@ -247,7 +262,7 @@ class Cluster:
 
     @contextmanager
     def desk(self, nodes: Sequence[str] = (LOGIN,), under: str = "/home/alice") -> Iterator[Desk]:
-        """A folder of alice's for one test."""
+        """Yield a folder of alice's for one test."""
         path = f"{under}/desk.{time.monotonic_ns()}"
         for node in nodes:
             self.path(path, node).mkdir()
@@ -261,17 +276,20 @@ class Cluster:
     # What is there, and what should not be
 
     def processes(self) -> list[Process]:
-        """The users' processes in all nodes."""
+        """Return the users' processes in all nodes."""
         networks = {os.stat(f"/run/netns/{self.model.netns(node)}").st_ino: node for node in (LOGIN, *self.nodes)}
+        hosts = {self.model.pid(node) for node in self.nodes} if self.model.options().kube else set()
         found = []
         for entry in os.scandir("/proc"):
             if not entry.name.isdigit():
                 continue
             try:
                 node = networks.get(os.stat(f"{entry.path}/ns/net").st_ino)
+                uid = entry.stat().st_uid
+                if not node and hosts and (uid in USERS or not uid):
+                    node = _pod(int(entry.name), hosts)
                 if not node:  # most processes are of other clusters, or of the kernel
                     continue
-                uid = entry.stat().st_uid
                 words = Path(entry.path, "cmdline").read_bytes().split(b"\0")[:-1]
                 status = Path(entry.path, "status").read_text(errors="replace")
                 parent, owner = (int(status.split(f"\n{key}:")[1].split()[0]) for key in ("PPid", "Uid"))
@@ -285,25 +303,25 @@ class Cluster:
         return found
 
     def mnruns(self) -> list[Process]:
-        """The launchers that run. A child has its parent's words until its exec, and is none of them."""
+        """Return the launchers that run. A child has its parent's words until its exec, and is none of them."""
         found = {p.pid: p for p in self.processes() if any(word.endswith("/bin/mnrun") for word in p.argv[:2])}
         return [process for process in found.values() if process.parent not in found]
 
     def launcher(self) -> Process:
-        """The one launcher that runs."""
+        """Return the one launcher that runs."""
         (one,) = self.mnruns()
         return one
 
     def leftovers(self) -> list[str]:
-        """What is there now that was not there at the beginning, a line each."""
-        return sorted(set(self._found()) - self._before) + self._slurm()
+        """Return what is there now that was not there at the beginning, a line each."""
+        return sorted(set(self._found()) - self._before) + self.busy()
 
     def wait_clean(self, seconds: float, besides: str = "") -> list[str]:
         """Return what is left after that long, or [] as soon as nothing is left. Lines with `besides` do not count."""
         deadline = time.monotonic() + seconds
         while True:
             found = set(self._found()) - self._before
-            left = sorted(line for line in found if not besides or besides not in line) or self._slurm()
+            left = sorted(line for line in found if not besides or besides not in line) or self.busy()
             if not left or time.monotonic() > deadline:
                 return left
             time.sleep(0.2)
@@ -321,7 +339,7 @@ class Cluster:
                 records = (path for path in below(home / INSTANCES) if path.match(f"{INSTANCES}/*/*/*"))
                 names |= {str(record.relative_to(home)) for record in records}
                 yield from (f"{node}: {home.name}'s ~/{name}" for name in names)
-                for folder in (".mnrun", ".mnrun/jobs"):
+                for folder in (".mnrun", ".mnrun/jobs", ".mnrun/kubernetes", ".mnrun/map"):
                     if (home / folder).is_dir():
                         inside = (home / folder).iterdir()
                         yield from (f"{node}: {home.name}'s ~/{folder}/{e.name}" for e in inside if e.name not in OURS)
@@ -341,13 +359,51 @@ class Cluster:
             found += [f"{node}: {place}" for place in stores]
         return found
 
+    def busy(self) -> list[str]:
+        """Return its jobs, and the nodes that are not idle: job 7 RUNNING, node node01 DOWN."""
+        ask = {"sge": self._grid_engine, "pbs": self._pbs, "kube": self._kubernetes, "slurm": self._slurm}
+        lines = ask[self.model.options().scheduler]()
+        jobs = [line for line in lines if line.split()[0] == "job" and line.split()[1] not in self.kept]
+        ready = (sge.TAKES_JOBS, pbs.TAKES_JOBS, kube.TAKES_JOBS)
+        well = ("idle", "mixed", "allocated", "completing") if self.kept else ("idle", *ready)
+        return jobs + [line for line in lines if line.split()[0] == "node" and line.split()[2] not in well]
+
+    def jobs(self) -> list[str]:
+        return [line.split()[1] for line in self.busy() if line.startswith("job ")]
+
+    def delete(self, jobs: Sequence[str]) -> None:
+        """End jobs, also those whose nodes do not answer. Some may have ended just now."""
+        by_force = ("kubectl", "delete", "-n", "lab", "--grace-period=0", "--force")
+        words = {"sge": ("qdel", "-f"), "pbs": ("qdel", "-W", "force"), "kube": by_force, "slurm": ("scancel",)}
+        self.alice([*words[self.model.options().scheduler], *jobs], user="root")
+
     def _slurm(self) -> list[str]:
-        lines = self.root(
-            LOGIN, "sh", "-c", "squeue -h -o 'Slurm job %i %T' && sinfo -h -N -o 'Slurm node %N %T'"
-        ).splitlines()
-        jobs = [line for line in lines if line.split()[1] == "job" and line.split()[2] not in self.kept]
-        well = ("idle", "mixed", "allocated", "completing") if self.kept else ("idle",)
-        return jobs + [line for line in lines if line.split()[1] == "node" and line.split()[3] not in well]
+        return self.root(LOGIN, "sh", "-c", SLURM).splitlines()
+
+    def _pbs(self) -> list[str]:
+        jobs = [line.split() for line in self.root(LOGIN, "qstat").splitlines()[2:]]
+        nodes = pbs.states(self.root(LOGIN, "pbsnodes", "-a", "-F", "json"))
+        return [
+            *(f"job {words[0]} {words[4]}" for words in jobs),
+            *(f"node {' '.join(node)}" for node in nodes.items()),
+        ]
+
+    def _grid_engine(self) -> list[str]:
+        jobs = [line.split() for line in self.root(LOGIN, "qstat", "-u", "*").splitlines()[2:]]
+        nodes = sge.states(self.root(LOGIN, "qstat", "-f", "-q", sge.MAIN))
+        return [
+            *(f"job {words[0]} {words[4]}" for words in jobs),
+            *(f"node {' '.join(node)}" for node in nodes.items()),
+        ]
+
+    def _kubernetes(self) -> list[str]:
+        """What is in the namespace of the tests, but for what Kubernetes has in each."""
+        things = self.root(LOGIN, "kubectl", "get", kube.KINDS, "-n", "lab", "-o", "name").split()
+        nodes = kube.states(self.root(LOGIN, *kube.NODES))
+        return [
+            *(f"job {thing} there" for thing in things if not thing.startswith(kube.ALWAYS)),
+            *(f"node {' '.join(node)}" for node in nodes.items()),
+        ]
 
     def clean_after_mpirun(self) -> None:
         """Take away what a bare mpirun left: Slurm may end its job before its daemons have cleaned up."""
@@ -359,10 +415,10 @@ class Cluster:
         others = [p for p in self.processes() if str(p) not in self._before]
         for process in others:
             process.send(signal.SIGKILL)
-        jobs = [line.split()[2] for line in self._slurm() if line.startswith("Slurm job")]
-        if jobs:
-            self.root(LOGIN, "scancel", *jobs)
-            wait_for(lambda: not any(line.startswith("Slurm job") for line in self._slurm()), "free of jobs", 60)
+
+        if jobs := self.jobs():
+            self.delete(jobs)
+            wait_for(lambda: not self.jobs(), "free of jobs", 60)
         for line in set(self._found()) - self._before:
             node, _, what = line.partition(": ")
             if what.startswith("process "):
@@ -372,9 +428,13 @@ class Cluster:
             shutil.rmtree(place, ignore_errors=True)
             with suppress(OSError):
                 place.unlink()
-        for line in self._slurm():
-            if line.startswith("Slurm node"):
-                self.root(LOGIN, "scontrol", "update", f"nodename={line.split()[2]}", "state=resume")
+        for _, node, _ in map(str.split, self.busy()):
+            if self.model.options().sge:
+                self.root(LOGIN, "qmod", "-c", f"{sge.MAIN}@{node}")
+            elif self.model.options().kube:
+                self.root(LOGIN, "kubectl", "uncordon", node)
+            elif not self.model.options().pbs:
+                self.root(LOGIN, "scontrol", "update", f"nodename={node}", "state=resume")
 
 
 @dataclass(frozen=True)
@@ -399,19 +459,74 @@ class Desk:
 
 
 def below(top: Path) -> Iterator[Path]:
-    """All that lies below a folder, whose content may go meanwhile: for that, Path.rglob raises an error."""
+    """Yield all that lies below a folder, whose content may go meanwhile: for that, Path.rglob raises an error."""
     for folder, folders, names in os.walk(top):
         yield from (Path(folder, name) for name in (*folders, *names))
 
 
 def wait_for(
-    condition: Callable[[], bool], what: str, seconds: float = PATIENCE, state: Callable[[], str] = lambda: ""
+    condition: Callable[[], bool],
+    what: str,
+    seconds: float = PATIENCE,
+    state: Callable[[], str] = lambda: "",
+    every: float = 0.05,
 ) -> None:
-    """Return once the condition holds; fail at the deadline with what it was waited for."""
+    """Return once the condition holds; fail at the deadline with what it was waited for. One that costs much, such as a
+    kubectl, is looked at less often."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not {what} after {seconds:.0f} s. {state()}"
-        time.sleep(0.05)
+        time.sleep(every)
+
+
+def old_file(cluster: Cluster, node: str) -> Path:
+    """Return a file of alice's in /dev/shm of a node, as NCCL leaves one of a job that was killed long ago."""
+    place = cluster.path(cluster.put("/dev/shm/nccl-old", "", node=node), node)
+    os.utime(place, (0, 0))
+    return place
+
+
+@contextmanager
+def held(cluster: Cluster) -> Iterator[None]:
+    """On each node, nvidia-smi shows a process of another user on each of four GPUs, and there is such an old file."""
+    script = """#!/bin/sh
+case $1 in
+  -q) printf 'GPU 00000000:0%s:00.0\n Process ID : 1\n Type : C\n Name : vllm\n' 1 2 3 4 ;;
+  *) printf '%s, GPU-%s, 00000000:0%s:00.0\n' 0 a 1 1 b 2 2 c 3 3 d 4 ;;
+esac
+"""
+    places = [cluster.path("/usr/local/bin/nvidia-smi", node) for node in cluster.nodes]
+    for node in cluster.nodes:
+        cluster.put("/usr/local/bin/nvidia-smi", script, 0o755, node)
+        places.append(old_file(cluster, node))
+    try:
+        yield
+    finally:
+        for place in places:
+            place.unlink(missing_ok=True)
+
+
+def tells_what_is_held(said: str) -> bool:
+    """Return whether mnrun names both of these for each of two nodes."""
+    whole = [line for line in said.splitlines() if ": not free: " in line]
+    return (
+        sum("(vllm, process 1, another user's)" in line for line in whole)
+        == sum("nccl-old" in line for line in whole)
+        == 2
+    )
+
+
+def _pod(pid: int, hosts: set[int | None]) -> str:
+    """Return the name of the pod in which a process is, if one of these is the first process of its node."""
+    status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    if len(status.split("\nNSpid:")[1].split("\n")[0].split()) < 3:
+        return ""
+    above = pid
+    while above > 1:
+        above = int(Path(f"/proc/{above}/status").read_text(errors="replace").split("\nPPid:")[1].split()[0])
+        if above in hosts:
+            return Path(f"/proc/{pid}/root/etc/hostname").read_text().strip()
+    return ""
 
 
 def _env(env: Mapping[str, str | bytes] | None) -> list[str | bytes]:

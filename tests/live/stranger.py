@@ -59,21 +59,21 @@ class Stranger:
         return ["sh", "-c", script, self.name, *words]
 
     def does(self, script: str, *words: str, node: str = FIRST) -> str:
-        """A script of theirs, which must succeed."""
+        """Run a script of theirs, which must succeed."""
         done = self.cluster.alice(self.argv(script, *words), node=node, user=self.name)
         assert done.code == 0, done
         return done.out
 
     @contextmanager
     def watching(self, script: str, pattern: str = JOB, node: str = FIRST, suffix: str = "") -> Iterator[Job]:
-        """As soon as such a name is in the list of processes their script runs with it."""
+        """Run a script of theirs with such a name, as soon as that is in the list of processes."""
         script = f'PATH=/usr/bin:/bin\nset -- "$1{suffix}"\n{script}'
         words = ["python3", f"{LAIR}/watcher.py", pattern, *self.argv(script)]
         with self.cluster.running(words, node=node, user=self.name) as job:
             yield job
 
     def ran(self) -> list[str]:
-        """What code of theirs said when somebody ran it."""
+        """Return what code of theirs said when somebody ran it."""
         places = [self.cluster.path(f"{LAIR}/ran", node) for node in (LOGIN, *self.cluster.nodes)]
         return [path.read_text() for place in places for path in place.iterdir()]
 
@@ -161,25 +161,24 @@ case $last in
 esac
 exec "/usr/bin/${0##*/}" "$@"
 """
-DIRECTORY, LEASE, SHM = "/tmp/mnrun.*-??????", "/tmp/mnrun.*.lease", "/dev/shm/mnrun.*"
+DIRECTORY, SHM = "/tmp/mnrun.*-??????", "/dev/shm/mnrun.*"
 
 
 @contextmanager
 def slow(cluster: Cluster, pattern: str, *nodes: str) -> Iterator[None]:
-    """Nodes on which alice makes such names after everybody else."""
-    programs = ("/usr/local/bin/mkdir", "/usr/local/bin/mkfifo")
+    """Yield nodes on which alice makes such names after everybody else."""
+    program = "/usr/local/bin/mkdir"
     try:
         for node in nodes:
-            for program in programs:
-                cluster.put(program, SLOW.replace("PATTERN", pattern), 0o755, node)
+            cluster.put(program, SLOW.replace("PATTERN", pattern), 0o755, node)
         yield
     finally:
         for node in nodes:
-            cluster.root(node, "rm", "-f", *programs)
+            cluster.root(node, "rm", "-f", program)
 
 
 def inner(process: Process) -> tuple[str, str, str]:
-    """The number of a process as its node knows it, that of its session, and when it began."""
+    """Return the number of a process as its node knows it, that of its session, and when it began."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     numbers = {line.split(":")[0]: line.split()[-1] for line in status.splitlines() if line.startswith("NS")}
     return numbers["NSpid"], numbers["NSsid"], str(process.began)
@@ -213,7 +212,7 @@ def at_once(processes: Sequence[Process]) -> None:
 
 @contextmanager
 def bystander(cluster: Cluster, node: str = FIRST) -> Iterator[Process]:
-    """A process of alice's that has nothing to do with any job; it must outlive what is done meanwhile."""
+    """Yield a process of alice's that has nothing to do with any job; it must outlive what is done meanwhile."""
 
     def there() -> list[Process]:
         return [p for p in found(cluster, *BYSTANDER, node=node) if p.argv == BYSTANDER]
@@ -240,10 +239,6 @@ def planted(job: Job) -> None:
 
 
 def place_of(cluster: Cluster, node: str = FIRST) -> str:
-    """The job's directory there."""
-    (name,) = [
-        path.name
-        for path in cluster.path("/tmp", node).glob("mnrun.*-*")
-        if path.name[-6:] != ".lease" and path.stat().st_uid == ALICE
-    ]
+    """Return the job's directory there."""
+    (name,) = [path.name for path in cluster.path("/tmp", node).glob("mnrun.*-*") if path.stat().st_uid == ALICE]
     return f"/tmp/{name}"

@@ -68,7 +68,7 @@ class Terminal:
         self._master = -1
 
     def expect(self, pattern: str, seconds: float = PATIENCE) -> re.Match[str]:
-        """The next place where the pattern shows up; fails at the deadline or at the end."""
+        """Return the next place where the pattern shows up; fails at the deadline or at the end."""
         deadline = time.monotonic() + seconds
         while True:
             match = re.compile(pattern).search(self.seen, self._place)
@@ -82,7 +82,7 @@ class Terminal:
                 assert match, f"ended before {pattern!r} showed up:\n{self.seen}"
 
     def end(self, seconds: float = PATIENCE) -> int:
-        """Its exit code."""
+        """Return its exit code."""
         deadline = time.monotonic() + seconds
         while self._read(max(0.0, deadline - time.monotonic())):
             late = time.monotonic() >= deadline

@@ -14,8 +14,6 @@ from .reports import check, everybody_spoke, mine, only_line
 from .stage import LOGIN, Cluster, Desk, wait_for
 from .terminal import Terminal
 
-pytestmark = pytest.mark.live
-
 TWO = ["-N2", "-w", "node01,node02"]
 PLAIN = ["--runtime", "host", "--launcher", "env"]
 BUSY = "waits for nodes or GPUs that others use"
@@ -38,7 +36,6 @@ def last_job(cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("way", one(0, [INSIDE, SRUN]), ids=str)
 def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
-    """The nodes that were asked for, the program's output alone, its code, and an empty queue."""
     words = [*TWO, "--ntasks-per-node=2", "-t", "5", "--mem", "3G", *way.words, "--", HELLO]
     with cluster.running(["mnrun", *words, "-s", "20"]) as job:
         job.saying(everybody_spoke(4), "running")
@@ -58,20 +55,18 @@ def test_alloc_from_nothing_to_nothing(cluster: Cluster, way: Way) -> None:
 
 
 def test_why_of_runs_that_left_no_job_of_ours(cluster: Cluster, desk: Desk) -> None:
-    """A live run, one with --keep, and a batch script with a plain line: mnrun says where each has left its words, or
-    shows them."""
     fails = ["mnrun", *PLAIN, "--", "sh", "-c", "exit 4"]
     assert cluster.alice([*fails[:1], "-N1", *fails[1:]]).code == 4
     assert cluster.alice([*fails[:1], "-w", "node01", "--keep", *fails[1:]]).code == 4
     script = ["sbatch", "--wait", "-N1", "-o", f"{desk.path}/out.%j", "--wrap", shlex.join(fails)]
     assert cluster.alice(script, cwd=desk.path).code == 4
     live, kept, batch = sorted(map(int, cluster.root(LOGIN, "squeue", "-h", "-t", "all", "-o", "%A").split()))[-3:]
-    left = "has ended, and left no records: only mnrun submit, and runs with --keep, leave records"
     answer = cluster.alice(["mnrun", "why", str(live)])
-    assert (answer.code, mine(answer)) == (2, [f"job {live} {left}; its messages went to its terminal"]), answer
+    assert answer.code == 0, answer
+    assert re.match(rf"job {live}: failed, with code 4: rank 0 on node\d\d exited with 4\n", answer.out), answer
     answer = cluster.alice(["mnrun", "why", str(batch)])
-    assert (answer.code, answer.out.splitlines()[0]) == (0, f"job {batch}: failed, with code 4"), answer
-    assert "exited with 4" in answer.out, answer
+    assert answer.code == 0, answer
+    assert re.match(rf"job {batch}: failed, with code 4: rank 0 on node\d\d exited with 4\n", answer.out), answer
     answer = cluster.alice(["mnrun", "why", str(kept)])
     assert re.match(rf"job {kept}-\w{{6}}: failed, with code 4: rank 0 on node\d\d exited with 4\n", answer.out), answer
     cluster.root("node01", "sh", "-c", "rm -rf /tmp/mnrun.* /dev/shm/mnrun.*")
@@ -79,7 +74,6 @@ def test_why_of_runs_that_left_no_job_of_ours(cluster: Cluster, desk: Desk) -> N
 
 
 def test_alloc_by_a_job_file(cluster: Cluster, desk: Desk) -> None:
-    """Its keys for the batch job ask for the nodes of the run, too."""
     desk.put("job.toml", f'command = ["{HELLO}"]\nimage = "{OMPI5}"\nnodes = 2\nnodelist = "node[03-04]"\ntime = 3\n')
     check(cluster.alice(["mnrun", "job.toml"], cwd=desk.path), "node03", "node04", tasks=1)
 
@@ -88,7 +82,6 @@ def test_alloc_by_a_job_file(cluster: Cluster, desk: Desk) -> None:
     ("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, 137)]
 )
 def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signals, code: int) -> None:
-    """While it waits in the queue, and while the program runs. Slurm's accounts have the code of the end."""
     with (
         cluster.held("-N4", "--exclusive"),
         cluster.running(["env", "MNRUN_SLURM_POLL=1s", "mnrun", *TWO, *PLAIN, "true"]) as job,
@@ -109,7 +102,6 @@ def test_alloc_is_given_back_at_a_signal(cluster: Cluster, signum: signal.Signal
 
 
 def test_alloc_that_is_cancelled_or_over(cluster: Cluster) -> None:
-    """scancel while it waits and while it runs, and the time limit: one line, and the code of such an end."""
     with cluster.held("-N4", "--exclusive"), cluster.running(["mnrun", *TWO, *PLAIN, "--", "true"]) as job:
         wait_for(lambda: "true" in queue(cluster, "%j"), "waiting")
         cluster.root(LOGIN, "scancel", "-n", "true")
@@ -129,17 +121,15 @@ def test_alloc_that_is_cancelled_or_over(cluster: Cluster) -> None:
 
 
 def test_alloc_that_slurm_refuses(cluster: Cluster) -> None:
-    """(ux 3, 4) Slurm's own words and what there is, and nothing in the queue. So it is where a script is handed in."""
+    """(ux 3, 4) What there is, and nothing in the queue. So it is where a script is handed in."""
     remedies = {
-        ("-p", "nowhere"): "--partition (command line) asks for nowhere, and there is main",
-        ("-p", "mian"): "--partition (command line) asks for mian, and there is main; did you mean main?",
-        ("-C", "nothing"): "--constraint (command line) asks for nothing, and there is ib",
+        ("-p", "nowhere"): "there is no partition nowhere (--partition: command line); there is main",
+        ("-p", "mian"): "there is no partition mian (--partition: command line); there is main; did you mean main?",
+        ("-C", "nothing"): "there is no feature nothing (--constraint: command line); there is ib",
         ("-N", "1", "--gpus-per-node", "16"): "has at most 8 CPUs, 15G of memory and 4 GPUs, and "
-        "--gpus-per-node (command line) asks for 16: mnrun nodes",
-        (
-            "-N",
-            "9",
-        ): f"partition main has {len(cluster.nodes)} nodes, and --nodes (command line) asks for 9: mnrun nodes",
+        "--gpus-per-node (command line) asks for 16; mnrun nodes shows them",
+        ("-N", "9"): f"main has {len(cluster.nodes)} nodes, and --nodes (command line) asks for 9; mnrun nodes shows",
+        ("-N", "1", "--gpus-per-node", "h100:1"): "no GPU of type h100",
     }
     for words, remedy in remedies.items():
         for verb in ("run", "submit"):
@@ -150,7 +140,6 @@ def test_alloc_that_slurm_refuses(cluster: Cluster) -> None:
 
 
 def test_alloc_shows_why_it_waits(cluster: Cluster) -> None:
-    """On a terminal and in a file. It runs once there are nodes."""
     line = ["env", "MNRUN_SLURM_POLL=1s", "mnrun", *TWO, *INSIDE.words, "--", HELLO]
     with cluster.held("-N4", "--exclusive") as other, cluster.running(line) as job:
         job.saying(lambda result: BUSY in result.err, "waiting")
@@ -165,7 +154,6 @@ def test_alloc_shows_why_it_waits(cluster: Cluster) -> None:
 
 
 def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None:
-    """A run that waits for it says so, and a submitted job, too."""
     warning = (
         "warning: --time 20 (command line) is above the limit, 10:00 in partition main, so the job may never start; "
         "ask for less"
@@ -191,9 +179,8 @@ def test_alloc_for_more_time_than_there_is(cluster: Cluster, desk: Desk) -> None
 
 
 def test_alloc_refuses_before_it_waits(cluster: Cluster) -> None:
-    """With all nodes taken, a mistake is known at once; a file that is not here is a warning."""
     with cluster.held("-N4", "--exclusive"):
-        only_line(cluster.alice(["mnrun", "-t", "1h", *PLAIN, "--", "true"]), 2, "--time '1h'", "12:00:00")
+        only_line(cluster.alice(["mnrun", "-t", "1h30", *PLAIN, "--", "true"]), 2, "--time '1h30'", "2h")
         only_line(cluster.alice(["mnrun", "-o", "o.%t", *PLAIN, "--", "true"]), 122, "--split-output")
         with cluster.running(["mnrun", *TWO, "--image", "/no/such.sif", "--", "true"]) as job:
             job.saying(lambda result: "no Slurm allocation here" in result.err, "waiting")
@@ -204,7 +191,6 @@ def test_alloc_refuses_before_it_waits(cluster: Cluster) -> None:
 
 
 def test_alloc_is_forbidden(cluster: Cluster, site: str) -> None:
-    """By the option, the variable, the site and its policy; --force overrides the policy."""
     words = ["mnrun", "-N", "2", *PLAIN, "--", "true"]
     for line, origin in (
         (["mnrun", "--no-alloc", *words[1:]], "command line"),
@@ -221,7 +207,6 @@ def test_alloc_is_forbidden(cluster: Cluster, site: str) -> None:
 
 
 def test_alloc_in_a_plan(cluster: Cluster) -> None:
-    """It shows the request, and gets nothing."""
     shown = cluster.alice(["mnrun", "plan", "-N", "2", "-t", "5", *PLAIN, "--", "true"])
     assert "note: no allocation here: run gets one with salloc -N 2 --time=5\n" in shown.out, shown
     assert queue(cluster) == []
@@ -231,7 +216,6 @@ def test_alloc_in_a_plan(cluster: Cluster) -> None:
 
 
 def test_several_tasks_of_mnrun_are_refused(cluster: Cluster) -> None:
-    """By one line, of the first task. The line that it names runs in the same allocation, and outside."""
     result = cluster.alice(["srun", "-Q", *TWO, "mnrun", *INSIDE.words, "--", HELLO])
     assert (result.code, result.out) == (2, ""), result
     (said,) = mine(result)
@@ -253,7 +237,6 @@ def test_a_single_task_of_mnrun_runs_the_job(cluster: Cluster) -> None:
 
 
 def test_a_batch_script_that_was_submitted_in_a_step(cluster: Cluster, desk: Desk) -> None:
-    """It has the variables of that step, and is no task of it."""
     script = desk.put("job.sh", f"#!/bin/sh\nmnrun -n 2 -N 2 {' '.join(INSIDE.words)} -- {HELLO}\n", 0o755)
     ask = f"sbatch -Q --wait -N2 -w node03,node04 -o {desk.path}/out {script}"
     step = ["srun", "-Q", *TWO, "sh", "-c", f"[ $SLURM_PROCID = 1 ] || exit 0; {ask}"]

@@ -8,8 +8,6 @@ from .batch import forget
 from .cells import HELLO, OMPI5
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 PYTHON = "/opt/mnrun/venv/bin/python3"
 PROGRAM = f"""\
 import sys
@@ -31,6 +29,72 @@ try:
 except LaunchError as error:
     print("refused", error.code)
 """
+
+
+FOLLOWED = """\
+import os, sys
+import mnrun
+from mnrun.errors import DeadlineError, LaunchError
+
+IMAGE = {"image": "/images/bare.sif", "time": "5:00"}
+LINE = "echo begun; until [ -e go ]; do sleep 0.2; done; echo last; exit 3"
+
+
+class Odd(Exception):
+    pass
+
+
+def tenth(x):
+    print("value", x)
+    if x == 7:
+        raise Odd("seven")
+    if x == 8:
+        os._exit(3)
+    return {"tenth": x / 10}
+
+
+if __name__ == "__main__":
+    print(list(mnrun.map(tenth, [1, 2, 3], **IMAGE)))
+    for values in ([7, 1], [8]):
+        try:
+            print(list(mnrun.map(tenth, values, **IMAGE)))
+        except Odd as error:
+            print("raised", error, "in tenth" in str(error.__cause__))
+        except LaunchError as error:
+            print("lost", error.code)
+    mnrun.map(tenth, [1], **IMAGE)  # nobody asks for a result
+    print("left", os.listdir(os.path.expanduser("~/.mnrun/map")))
+    job = mnrun.Job.attach(mnrun.Job(["sh", "-c", LINE], nodes=1, launcher="env", **IMAGE).submit().id)
+    try:
+        job.wait(0.1)
+    except DeadlineError:
+        print("not yet", job.done())
+    for line in job.logs(follow=True):
+        print("line", line, end="")
+        open("go", "w").close()
+    print("ended", job.wait(60), job.done(), job.state, [*job.logs().split()])
+"""
+
+
+def follow_and_map(cluster: Cluster, desk: Desk) -> None:
+    """The image's Python has no mnrun, and the program imports it."""
+    result = cluster.alice([PYTHON, desk.put("sweep.py", FOLLOWED)], cwd=desk.path)
+    assert result.code == 0, result
+    assert result.out.splitlines() == [
+        "[{'tenth': 0.1}, {'tenth': 0.2}, {'tenth': 0.3}]",
+        "raised seven True",
+        "lost 121",
+        "left []",
+        "not yet False",
+        "line begun",
+        "line last",
+        "ended 3 True failed ['begun', 'last']",
+    ], result
+    forget(cluster)
+
+
+def test_a_function_is_called_in_tasks_and_a_job_is_followed(cluster: Cluster, desk: Desk) -> None:
+    follow_and_map(cluster, desk)
 
 
 def test_a_job_from_python(cluster: Cluster, desk: Desk) -> None:
@@ -76,3 +140,9 @@ def test_mnrun_is_replaced_while_a_job_runs(cluster: Cluster, desk: Desk, how: s
     assert "exited with 3" in said, said
     assert "Traceback" not in said + result.err, said
     forget(cluster)
+
+
+def test_api_of_a_central_installation(cluster: Cluster) -> None:
+    """mnrun names the Python that finds it."""
+    line = '"$(mnrun version --python)" -c "import mnrun; print(mnrun.Job)"'
+    assert cluster.alice(["sh", "-c", line]).out == "<class 'mnrun.api.Job'>\n"

@@ -24,8 +24,6 @@ from .batch import forget
 from .cells import MPICH, OMPI5
 from .stage import LOGIN, Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 DOCUMENT = Path(__file__).with_name("bad_day.md")
 CHAPTERS = re.findall(r"^## .*?(?=^## |\Z)", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^    ([$#]) (.*)\n((?:      .*\n)*)", re.MULTILINE)
@@ -42,12 +40,11 @@ CHANGES = (
 )
 FILES = {
     # interrupted FILE COMMAND…: press Ctrl-C once FILE is there
-    "interrupted": 'set -m; file=$1; shift; "$@" & until [ -e "$file" ]; do sleep 0.05; done; kill -INT $!; wait $!',
+    "interrupted": 'set -m; file=$1; shift; "$@" & until [ -e "$file" ]; do sleep 0.05; done; kill -INT $!; wait $!'
 }
 
 
 def run(cluster: Cluster, desk: Desk, line: str, job: str) -> str:
-    """The exit code of a line and its last words."""
     held = [f"SLURM_JOB_ID={job}"] if job else []
     names = [f"OMPI5={OMPI5}", f"MPICH={MPICH}", f"PATH={desk.path}/bin:/usr/local/bin:/usr/bin:/bin"]
     shell = f"{{ {line}\n}} 2>&1 | cat; exit ${{PIPESTATUS[0]}}"
@@ -60,7 +57,6 @@ def run(cluster: Cluster, desk: Desk, line: str, job: str) -> str:
 
 @contextmanager
 def small_disk(cluster: Cluster) -> Iterator[None]:
-    """A disk that is soon full, at /full of the login node and the first node."""
     try:
         for node in (LOGIN, cluster.nodes[0]):
             cluster.root(node, "sh", "-c", "mkdir -p /full && mount -t tmpfs -o size=64k,mode=1777 none /full")

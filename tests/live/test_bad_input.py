@@ -12,14 +12,11 @@ from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one
 from .reports import OURS, check, only_line, refusal
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 
-pytestmark = pytest.mark.live
-
 BOX = ("--image", OMPI5)
 
 
 @pytest.fixture(scope="module")
 def held(cluster: Cluster) -> Iterator[str]:
-    """Four nodes that these tests share."""
     with cluster.held("-N4", "--gres=gpu:2") as job:
         yield job
 
@@ -51,7 +48,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int | tuple[int, ...], tuple[str, ...]
     "no gpus": ((*BOX, "--gpus-per-node", "some", HELLO), 2, ("--gpus-per-node", "some")),
     "more gpus than held": ((*BOX, "--gpus-per-node", "4", HELLO), OURS, ("4",)),
     "a relative target": ((*BOX, "-B", "/tmp:data", HELLO), 2, ("--bind", "/tmp:data")),
-    "Slurm's -B": ((*BOX, "-B", "2:8", HELLO), 2, ("2:8", "Slurm")),
+    "a -B with sockets and cores": ((*BOX, "-B", "2:8", HELLO), 2, ("2:8", "--bind")),
     "a bind source that is missing": ((*BOX, "-B", "/no/such:/data", HELLO), 121, ("/no/such", "bind")),
     "no node list": ((*BOX, "-w", "node[1-", HELLO), 2, ("node[1-",)),
     "nodes of others": ((*BOX, "-w", "node07", HELLO), 122, ("node07", "node[01-04]")),
@@ -92,7 +89,6 @@ REFUSED: dict[str, tuple[tuple[str, ...], int | tuple[int, ...], tuple[str, ...]
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_bad_input_is_one_clear_line(cluster: Cluster, held: str, wrong: str) -> None:
-    """What is wrong, what to do, and the right code; no word of the machinery's."""
     words, code, wanted = REFUSED[wrong]
     only_line(run(cluster, held, "-Q", *words), code, *wanted)
 
@@ -100,18 +96,15 @@ def test_bad_input_is_one_clear_line(cluster: Cluster, held: str, wrong: str) ->
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 @pytest.mark.parametrize("wrong", ["no image there", "a bind source that is missing", "more ranks than slots"])
 def test_bad_input_in_every_mode(cluster: Cluster, held: str, way: Way, wrong: str) -> None:
-    """The same line whoever starts the ranks."""
     words, code, wanted = REFUSED[wrong]
     only_line(run(cluster, held, "-Q", *way.words, *words), code, *wanted)
 
 
 def test_bad_input_tells_a_bad_value_s_origin(cluster: Cluster, held: str) -> None:
-    """A wrong value from the environment is called by the variable's name."""
     only_line(run(cluster, held, *BOX, HELLO, MNRUN_MODE="outside"), 2, "outside", "MNRUN_MODE")
 
 
 def test_bad_input_line_of_an_env_file(cluster: Cluster, held: str, desk: Desk) -> None:
-    """A line that is no variable is named by its number."""
     path = desk.put("env", "A=1\n# comment\n\nno variable\n")
     only_line(run(cluster, held, *BOX, "--env-file", path, HELLO), 2, path, "line 4", "no variable")
 
@@ -126,7 +119,6 @@ def test_bad_input_without_an_allocation(cluster: Cluster) -> None:
 
 
 def test_bad_input_a_job_that_is_over(cluster: Cluster) -> None:
-    """SLURM_JOB_ID of a job that has ended, or that never was."""
     with cluster.held("-N1") as job:
         pass
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-j", job), "over")
@@ -135,7 +127,6 @@ def test_bad_input_a_job_that_is_over(cluster: Cluster) -> None:
 
 
 def test_bad_input_no_slurm_at_hand(cluster: Cluster, held: str) -> None:
-    """In a job, but without Slurm's commands on PATH."""
     only_line(run(cluster, held, *BOX, HELLO, PATH="/usr/local/bin"), 123, "PATH")
 
 
@@ -155,10 +146,6 @@ PATH=${PATH#*:} exec srun "$@"
 
 
 def test_bad_input_when_the_head_comes_late(cluster: Cluster, held: str, desk: Desk) -> None:
-    """Its guard has ended, and so it would wait for ever. A signal ends it.
-
-    srun says nothing of that, except where the signal comes before bash has read the `trap` of await.sh.
-    """
     desk.put("srun", LATE, 0o755)
     path = cluster.alice(["printenv", "PATH"]).out.strip()
     result = run(cluster, held, "-Q", *BOX, "--chdir", "/no/such", HELLO, PATH=f"{desk.path}:{path}")
@@ -171,14 +158,12 @@ def test_bad_input_when_the_head_comes_late(cluster: Cluster, held: str, desk: D
 
 
 def test_job_dir_that_cannot_be_written(cluster: Cluster, held: str, desk: Desk) -> None:
-    """No right to write there, a file in its place, a path of /proc."""
     file = desk.put("file", "")
     for path in ("/root/jobs", "/etc", file, "/proc/jobs"):
         only_line(run(cluster, held, "-Q", "--job-dir", path, *BOX, HELLO), (*OURS, 2), path, "--job-dir")
 
 
 def test_job_dir_that_the_nodes_do_not_see(cluster: Cluster) -> None:
-    """The nodes never look at it: a directory of the login node alone is as good as any, in both modes."""
     with cluster.desk(under="/var/tmp") as local:
         for way in one(0, MAIN):
             words = ["--job-dir", f"{local.path}/jobs", "--keep", *way.words, "--", HELLO]
@@ -191,7 +176,6 @@ def test_job_dir_that_the_nodes_do_not_see(cluster: Cluster) -> None:
 
 
 def test_home_that_is_full(cluster: Cluster) -> None:
-    """Not a byte is left in home: one clear line and a code; with --job-dir elsewhere it runs."""
     nodes = (LOGIN, *cluster.nodes)
     mount = "mount -t tmpfs -o size=16k,nr_inodes=64,uid=1501,gid=1501,mode=700 full /home/bob"
     try:
@@ -212,7 +196,6 @@ def test_home_that_is_full(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("free", [4, 8])
 def test_home_that_becomes_full(cluster: Cluster, free: int) -> None:
-    """A disk that is full once the launch is under way (so many kB later) costs records, and never the job."""
     cluster.root(LOGIN, "mount", "-t", "tmpfs", "-o", "size=256k,uid=1500,gid=1500,mode=700", "tiny", "/home/alice")
     try:
         cluster.put("/home/alice/filler", b"x" * ((256 - free) << 10))
@@ -223,7 +206,6 @@ def test_home_that_becomes_full(cluster: Cluster, free: int) -> None:
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_bad_input_a_current_directory_of_this_machine_alone(cluster: Cluster, way: Way) -> None:
-    """It is said on which nodes it is missing, and on no others."""
     with cluster.desk((LOGIN, "node01"), under="/tmp") as desk:
         result = cluster.mnrun("-Q", *way.words, "--", HELLO, nodes=2, cwd=desk.path)
         line = only_line(result, 121, f"the working directory {desk.path} is not there", "node02")
@@ -232,7 +214,6 @@ def test_bad_input_a_current_directory_of_this_machine_alone(cluster: Cluster, w
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_bad_input_images_that_are_empty(cluster: Cluster, held: str, desk: Desk, way: Way) -> None:
-    """An empty file, and a directory that is no container's tree: named, and called what they are."""
     desk.put("empty.sif", "")
     cluster.path(f"{desk.path}/folder").mkdir()
     for name in ("empty.sif", "folder"):
@@ -249,14 +230,3 @@ def test_bad_input_on_one_machine(cluster: Cluster) -> None:
         cluster.alice([*local, "--mode", "outside-in", "--launcher", "srun", *BOX, HELLO]), 2, "--launcher mpirun"
     )
     only_line(cluster.alice([*local, "--image", "/no/such.sif", HELLO]), 121, "/no/such.sif is not there", LOGIN)
-
-
-def test_bad_input_slurms_own_spelling_of_several_nodes(cluster: Cluster) -> None:
-    """-x node[01-02] is srun's --exclude."""
-    line = only_line(cluster.alice(["mnrun", *BOX, "-x", "node[01-02]", HELLO]), 2, "--exclude node[01-02]")
-    assert "NAME" in line or "variable" in line
-
-
-def test_bad_input_dockers_variable_in_one_word(cluster: Cluster) -> None:
-    """-eA=b: the hint has the variable, not the word that follows it."""
-    only_line(cluster.alice(["mnrun", *BOX, "-eA=b", HELLO]), 2, "-x A=b")

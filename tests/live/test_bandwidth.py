@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from .cells import INSIDE, MPIRUN, OMPI5
 from .stage import TOP, Cluster, Desk, Result
-
-pytestmark = pytest.mark.live
 
 PACKAGE = "/usr/lib/python3/dist-packages/mpi4py"  # where Debian has it
 
 
 def speeds(result: Result) -> dict[int, list[float]]:
-    """MB/s by size: best, average, worst."""
     assert result.code == 0, result
     first, header, *rows = result.out.splitlines()
     assert first == "2 pairs, 2 of them on two nodes; 20 rounds; MB/s", result

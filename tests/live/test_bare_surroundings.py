@@ -9,21 +9,17 @@ from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, cells
 from .reports import check, only_line
 from .stage import LOGIN, Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 LOCAL = ("mnrun", "--local", "-n", "2")
 
 
 @pytest.mark.parametrize("way", [*MAIN, Way("inside", "host"), Way("inside", "ompi5", runtime="charliecloud")], ids=str)
 def test_bare_of_home(cluster: Cluster, way: Way) -> None:
-    """Nobody has set it: it is what a login would set, on each node."""
     words = ["env", "-u", "HOME", *cluster.launch(*way.words, "--", "sh", "-c", "echo $HOME", nodes=2, tasks=1)]
     result = cluster.alice(words)
     assert (result.code, result.out) == (0, "/home/alice\n" * 2), result
 
 
 def test_bare_of_home_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
-    """As where cron submits, with nothing but a PATH."""
     path = "/usr/local/bin:/usr/bin:/bin"
     words = ["env", "-i", f"PATH={path}", "mnrun", "submit", "-o", "out", "-N", "2", *INSIDE.words, "--", HELLO]
     job = cluster.alice(words, cwd=desk.path).out.strip()
@@ -38,7 +34,6 @@ def test_bare_of_home_in_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     cells({"closed": ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"), "where": ("local", "slurm")}, together=1),
 )
 def test_bare_of_a_stream(cluster: Cluster, desk: Desk, closed: str, where: str) -> None:
-    """What goes there is lost, and nothing else: the program's own code, its work, no word of ours in a wrong place."""
     other = f"until [ -e {desk.path}/1 ]; do sleep 0.1; done; sleep 3"  # a failed rank ends the others
     script = f"echo out; echo err >&2; : >{desk.path}/$RANK; [ $RANK = 0 ] || exit 0; {other}; exit 7"
     words = ["--launcher", "env", "--image", OMPI5, "--", "sh", "-c", script]
@@ -62,7 +57,6 @@ def test_bare_of_a_stream_for_other_verbs(cluster: Cluster, closed: str) -> None
 
 
 def test_a_job_within_a_job_of_hosts(cluster: Cluster) -> None:
-    """Which has told its guard a name that is not the inner one's, and not the machine's either."""
     cluster.put("/home/alice/.ssh/config", "Host ws1\n  HostName node01\n", 0o600)
     try:
         _within(cluster)
@@ -94,7 +88,6 @@ def _within(cluster: Cluster) -> None:
 
 
 def test_no_line_of_a_users_becomes_one_of_the_script(cluster: Cluster) -> None:
-    """Refused before anything is written."""
     words = [
         "mnrun",
         "submit",

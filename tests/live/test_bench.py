@@ -8,11 +8,10 @@ import pytest
 
 from bench.meter import Meter
 from bench.rounds import measure
-from bench.ways import Size, chosen, of_cluster
+from bench.ways import Size, chosen, of_cluster, of_user
+from rehearsal.errors import ClusterError
 
 from .stage import LOGIN, Cluster
-
-pytestmark = pytest.mark.live
 
 
 @pytest.fixture
@@ -21,7 +20,6 @@ def meter(cluster: Cluster) -> Meter:
 
 
 def test_forks_are_those_of_the_node(meter: Meter) -> None:
-    """While the machine starts hundreds outside of the cluster. Slurm's daemons may start a thread in between."""
     with subprocess.Popen(["sh", "-c", "while :; do /bin/true; done"]) as neighbour:
         try:
             none = meter.run("node01", ["sh", "-c", ":"]).cost
@@ -38,7 +36,6 @@ def test_forks_are_those_of_the_node(meter: Meter) -> None:
 
 
 def test_cpu_time_is_that_of_the_nodes(meter: Meter) -> None:
-    """As the program itself counts it, while a neighbour spins."""
     spin = "import os; [i for i in range(30_000_000)]; times = os.times(); print(times.user + times.system)"
     with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as neighbour:
         try:
@@ -50,14 +47,12 @@ def test_cpu_time_is_that_of_the_nodes(meter: Meter) -> None:
 
 
 def test_the_end_is_the_last_process(meter: Meter) -> None:
-    """Also of one that nobody waits for."""
     done = meter.run("node02", ["sh", "-c", "setsid sleep 1 >/dev/null 2>&1 &"])
     assert 0.8 < done.cost.wall + done.cost.teardown < 30
     assert done.cost.teardown > 0
 
 
 def test_a_round_of_real_launches(meter: Meter) -> None:
-    """One round, with the least and one way of mnrun."""
     size = Size(2, 2)
     said: list[str] = []
     found = measure(meter, size, chosen(of_cluster(size), ["outside-in, srun"]), 1, said.append)
@@ -65,3 +60,15 @@ def test_a_round_of_real_launches(meter: Meter) -> None:
     assert list(ways) == ["bare mpirun", "one container per node", "mnrun, outside-in, srun"]
     assert ways["mnrun, outside-in, srun"]["forks"][0] > ways["bare mpirun"]["forks"][0] > 0
     assert len(said) == 6
+
+
+def test_a_line_of_the_users_own_stands_beside_the_others(meter: Meter) -> None:
+    size = Size(2, 2)
+    lines = [
+        "hand=SLURM_PMIX_FENCE=ring srun --mpi=pmix -N {nodes} -n {ranks} apptainer -s exec {image} {program}",
+        "empty=srun -N {nodes} -n {nodes} true",
+    ]
+    costs = measure(meter, size, of_user(lines, size), 1, lambda _: None)["ways"]
+    assert costs["hand"]["cpu"][0] > costs["empty"]["cpu"][0] > 0
+    with pytest.raises(ClusterError):
+        measure(meter, size, of_user(["few=srun -N 1 -n 1 echo {program}"], size), 1, lambda _: None)

@@ -7,18 +7,15 @@ import pytest
 from published import checked
 
 from .batch import of_modules
-from .cells import HELLO, OMPI5
+from .cells import HELLO, MADE, OMPI5
 from .reports import mine, only_line
 from .stage import LOGIN, Cluster, Desk, wait_for
-
-pytestmark = pytest.mark.live
 
 AWAY = "/usr/hidden"
 RUNTIMES = ("/usr/bin/apptainer", "/usr/bin/podman", "/usr/bin/ch-run")
 
 
 def test_check_of_this_machine_and_of_an_allocation(cluster: Cluster) -> None:
-    """What is there with its version, what is not with what to do; nodes that are alike on one line."""
     here = cluster.alice(["mnrun", "check"])
     assert here.code == 0, here
     assert "login" in here.out and "rootless" in here.out, here
@@ -30,7 +27,6 @@ def test_check_of_this_machine_and_of_an_allocation(cluster: Cluster) -> None:
 
 
 def test_check_names_what_does_not_work(cluster: Cluster) -> None:
-    """On the one node where that is so; and nothing is usable where no runtime is on all nodes."""
     cluster.root("node02", "mv", "/usr/bin/apptainer", "/usr/bin/hidden")
     try:
         found = cluster.alice(["salloc", "-Q", "-w", "node[01-02]", "-N2", "mnrun", "check", "--json"])
@@ -52,7 +48,7 @@ def test_check_says_what_a_job_would_hear(engines: Cluster) -> None:
         engines.root("node02", "sh", "-c", "mv /run/away /run/docker.sock && mv /etc/away /etc/subuid")
     rows = {(row["node"], row["subject"]): row for row in checked("check", found.out)["findings"]}
     assert "as root's daemon" in rows["node01", "docker"]["found"], found
-    for runtime in ("docker", "podman", "charliecloud"):
+    for runtime in MADE:
         assert rows["node01", runtime]["state"] == "ok", found
     assert rows["node02", "docker"]["found"] == "dockerd is not running on this node", found
     assert rows["node02", "podman"]["found"].startswith("alice has no subordinate ids here"), found
@@ -60,7 +56,6 @@ def test_check_says_what_a_job_would_hear(engines: Cluster) -> None:
 
 
 def test_check_of_hosts(cluster: Cluster) -> None:
-    """By ssh, under the names that were given; one that is not there is named."""
     found = cluster.alice(["mnrun", "check", "--hosts", "node[01-02]", "--json"])
     assert found.code == 0, found
     assert {row["node"] for row in checked("check", found.out)["findings"]} == {"node01", "node02"}
@@ -68,21 +63,19 @@ def test_check_of_hosts(cluster: Cluster) -> None:
 
 
 def test_check_of_a_login_node(cluster: Cluster) -> None:
-    """It says that it asked the login node only, with and without a runtime there."""
     here = cluster.alice(["mnrun", "check"])
-    assert here.err == "mnrun: this is the login node only; ask the nodes: salloc -N 2 mnrun check\n", here
+    assert here.err == "mnrun: this is the login node only; ask the nodes: mnrun check -N 2\n", here
     cluster.root(LOGIN, "sh", "-c", f"mkdir {AWAY}; mv {' '.join(RUNTIMES)} {AWAY}")
     try:
         only = cluster.alice(["mnrun", "check"])
     finally:
         cluster.root(LOGIN, "sh", "-c", f"mv {AWAY}/* /usr/bin; rmdir {AWAY}")
     assert only.code == 122, only
-    said = "no container runtime works on this machine, and this is the login node only; ask the nodes: salloc -N 2"
-    assert only.err == f"mnrun: {said} mnrun check\n", only
+    said = "no container runtime works on this machine, and this is the login node only"
+    assert only.err == f"mnrun: {said}; ask the nodes: mnrun check -N 2\n", only
 
 
 def test_check_gets_the_nodes_that_it_asks(cluster: Cluster) -> None:
-    """By -N and -w, with the verdict on an image. The nodes go back."""
     found = cluster.alice(["mnrun", "check", "-N", "2", "-w", "node[02-03]", "--image", OMPI5])
     assert found.code == 0, found
     assert "node[02-03]" in found.out and "\nverdict: inside-out: works: the image's Open MPI" in found.out, found
@@ -94,7 +87,6 @@ def test_check_gets_the_nodes_that_it_asks(cluster: Cluster) -> None:
 
 
 def test_check_of_nodes_that_do_not_answer(cluster: Cluster, desk: Desk) -> None:
-    """One line of srun's own words, and no word of what it was to run, in check and in a plan."""
     words = "srun: error: Unable to create step for job: Requested nodes are busy"
     script = f'#!/bin/sh\n[ "$1" = --version ] && exec /usr/bin/srun --version\necho "{words}" >&2\nexit 1\n'
     desk.put("srun", script, 0o755)
@@ -105,7 +97,6 @@ def test_check_of_nodes_that_do_not_answer(cluster: Cluster, desk: Desk) -> None
 
 
 def test_check_loads_a_module(cluster: Cluster) -> None:
-    """As the finding on a missing runtime proposes."""
     with of_modules(cluster, {"tool/1": "prepend-path PATH /nowhere\n"}):
         assert cluster.alice(["mnrun", "check", "--local", "--module", "tool/1"]).code == 0
         only_line(cluster.alice(["mnrun", "check", "--local", "--module", "none/1"]), (2, 122, 123), "none/1")

@@ -13,21 +13,19 @@ from contextlib import ExitStack
 
 import pytest
 
-from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SSH, WAYS, Way, cells, one, some, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, SSH, WAYS, Way, cells, one, some, turn
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .stranger import kill
 from .terminal import Terminal, salloc
 
-pytestmark = pytest.mark.live
-
 SECONDS = 60.0  # says "never", not "slow"; Slurm itself waits 5 between its two signals
+LATE = 5.0  # with other tests beside it
 FOREVER = (HELLO, "-s", "3600")
 STARTS = {str(way): way for way in (*MAIN, SSH, Way("mpirun", "host"))}
 
 
 def clean_soon(cluster: Cluster, begin: float, killed: bool = False, seconds: float = SECONDS) -> None:
-    """Nothing is left; but a launcher that was killed cannot take its own records away."""
     for place in cluster.path("/home/alice/.mnrun/jobs").iterdir() if killed else ():
         assert not [path for path in place.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()]
         shutil.rmtree(place)
@@ -41,12 +39,10 @@ def start(cluster: Cluster, job: Job, size: int = 8) -> None:
 
 
 def files_of(cluster: Cluster) -> list[str]:
-    """What mnrun has put on the nodes."""
     return [line for line in cluster.leftovers() if "/mnrun." in line]
 
 
 def act(cluster: Cluster, how: str, job: Job) -> None:
-    """What happens to the job, from outside."""
     if how == "scancel":
         ids = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()
         assert cluster.alice(["scancel", *ids]).code == 0
@@ -95,8 +91,47 @@ def test_end_from_outside(cluster: Cluster, how: str, start_as: str) -> None:
         clean_soon(cluster, begin, killed=how == "SIGKILL")
 
 
+@pytest.mark.parametrize("way", some([*WAYS, Way("mpirun", "mpich")], [MPIRUN]), ids=str)
+def test_no_line_of_mpirun_is_about_scancel(cluster: Cluster, way: Way) -> None:
+    with cluster.running(cluster.launch(*way.words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        act(cluster, "scancel", job)
+        result = job.end(SECONDS)
+    lines = [
+        line
+        for line in (result.out + result.err).splitlines()
+        if not re.match(r"rank \d of 8 on |mnrun: |salloc: ", line)
+    ]
+    assert lines == [], result
+    for node in cluster.nodes:  # Hydra leaves these in /tmp, if a signal ends it
+        cluster.root(node, "sh", "-c", "rm -f /tmp/hydra_hwloc_xmlfile_*")
+    clean_soon(cluster, time.monotonic())
+
+
+@pytest.mark.parametrize("way", some(MAIN, [MPIRUN]), ids=str)
+def test_the_prompt_is_back_while_slurm_says_completing(cluster: Cluster, way: Way) -> None:
+    """A slurmd that does not answer keeps the job in this state, and none of the job's processes lives any more. mnrun
+    is back within 2 s on a machine that has nothing else to do. It took 7 s when it waited for Slurm."""
+    pid = "/run/slurmd.pid"
+    with cluster.running(cluster.launch("-Q", *way.words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        number = cluster.root(LOGIN, "squeue", "-h", "-o", "%i").strip()
+        cluster.root("node04", "sh", "-c", f"kill -STOP $(cat {pid})")
+        try:
+            act(cluster, "scancel", job)
+            wait_for(lambda: {p.node for p in cluster.processes()} <= {LOGIN}, "the end on the nodes", SECONDS)
+            begin = time.monotonic()
+            wait_for(lambda: not cluster.mnruns(), "mnrun's end", SECONDS)
+            took = time.monotonic() - begin
+            assert "COMPLETING" in cluster.root(LOGIN, "scontrol", "show", "job", number)
+            assert took < LATE
+        finally:
+            cluster.root("node04", "sh", "-c", f"kill -CONT $(cat {pid})")
+        assert job.end(SECONDS).code != 0
+    clean_soon(cluster, time.monotonic())
+
+
 def test_end_by_sigabrt(cluster: Cluster) -> None:
-    """For a launch that hangs: the list of what each thread waits for. The nodes clean up by themselves."""
     with cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER)) as job:
         start(cluster, job)
         begin = time.monotonic()
@@ -108,7 +143,6 @@ def test_end_by_sigabrt(cluster: Cluster) -> None:
 
 
 def test_end_by_the_time_limit(cluster: Cluster) -> None:
-    """When the job's time is over mnrun ends too, with a code that is no success, and nothing is left."""
     with ExitStack() as stack:
         # All ways at once, since Slurm looks at its clock twice a minute.
         jobs = [stack.enter_context(cluster.running(cluster.launch(*w.words, "--", *FOREVER))) for w in MAIN]
@@ -128,7 +162,6 @@ LOSSES = tuple(itertools.product(("cut", "kill"), map(str, MAIN)))
 
 @pytest.mark.parametrize(("how", "start_as"), some(LOSSES, LOSSES[:1]))
 def test_end_of_a_node(variant: Callable[..., Cluster], how: str, start_as: str) -> None:
-    """A node that loses its network or its power: its name, our code, and nothing is left there once it is back."""
     cluster = variant(4, "--impatient")
     with cluster.running(cluster.launch(*STARTS[start_as].words, "--", *FOREVER)) as job:
         start(cluster, job)
@@ -190,10 +223,10 @@ def test_end_by_ctrl_c(cluster: Cluster, way: Way) -> None:
         terminal.end()
 
 
-def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
-    """Ctrl-C before all nodes are ready: the same."""
+@pytest.mark.parametrize("way", [INSIDE, SRUN], ids=str)
+def test_end_by_ctrl_c_while_starting(cluster: Cluster, way: Way) -> None:
     for delay in (0, 0.3):
-        with cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER)) as job:
+        with cluster.running(cluster.launch(*way.words, "--", *FOREVER)) as job:
             # Python takes a moment until it can end without a word. It can where its step has begun.
             wait_for(lambda: any(p.argv[0] == "srun" for p in cluster.processes()), "started")
             begin = time.monotonic()
@@ -207,7 +240,6 @@ def test_end_by_ctrl_c_while_starting(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_end_of_a_stubborn_program(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """A program that ignores SIGTERM and SIGINT ends all the same."""
     program = desk.put("stubborn", "#!/bin/sh\ntrap '' TERM INT HUP\necho here\nsleep 3600\n", 0o755)
     with cluster.running(cluster.launch(*way.words, "--", program)) as job:
         job.saying(lambda result: result.out.count("here\n") == 8, "running on all ranks")
@@ -224,7 +256,6 @@ DAEMONS = [way for way in WAYS if way.image != "mpich"]
 
 @pytest.mark.parametrize("way", turn(0, DAEMONS, [], MAIN), ids=str)
 def test_end_of_a_program_that_leaves_daemons(cluster: Cluster, way: Way) -> None:
-    """What a program puts in the background, in a session of its own, ends with the job."""
     line = "setsid sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"
     result = cluster.mnrun(*way.words, "--", "sh", "-c", line)
     assert result.code == 0, result
@@ -232,7 +263,6 @@ def test_end_of_a_program_that_leaves_daemons(cluster: Cluster, way: Way) -> Non
 
 
 def test_end_of_daemons_that_hide(cluster: Cluster) -> None:
-    """In a container of its own not even a daemon without its environment gets away."""
     line = "env -i /usr/bin/setsid /usr/bin/sleep 3600 >/dev/null 2>&1 </dev/null & exit 0"
     result = cluster.mnrun(*INSIDE.words, "--", "sh", "-c", line)
     assert result.code == 0, result
@@ -241,14 +271,12 @@ def test_end_of_daemons_that_hide(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_end_of_a_program_that_runs_well(cluster: Cluster, way: Way) -> None:
-    """When mnrun has ended there is nothing left at once, nor has anything of home been touched."""
     check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])
     left = [line for line in cluster.leftovers() if "Slurm" not in line]
     assert not left, left
 
 
 def test_end_of_a_run_that_is_kept(cluster: Cluster) -> None:
-    """--keep keeps the records and the nodes' logs, for the user alone, and never a key."""
     result = cluster.mnrun(*INSIDE.words, "--keep", "--", HELLO, nodes=2)
     check(result, "node01", "node02")
     (records,) = cluster.path("/home/alice/.mnrun/jobs").iterdir()
@@ -262,7 +290,11 @@ def test_end_of_a_run_that_is_kept(cluster: Cluster) -> None:
         kept += [path for path in place.rglob("*") if path.is_file()]
     for path in kept:
         assert b"PRIVATE KEY" not in path.read_bytes(), path
-    cluster.wipe()
+    clean = ["salloc", "-Q", "-N2", "-w", "node[01-02]", "mnrun", "clean", "--nodes"]
+    assert cluster.alice([*clean, "--kept", "--dry-run"]).code == cluster.alice(clean).code == 0
+    assert all(path.exists() for path in kept)
+    assert cluster.alice([*clean, "--kept"]).code == 0
+    assert not records.exists() and cluster.wait_clean(SECONDS) == []
 
 
 def test_what_a_program_has_mounted(cluster: Cluster) -> None:

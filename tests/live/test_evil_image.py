@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from .batch import forget
-from .cells import INSIDE, MPIRUN, SRUN, SSH, Way, some
+from .cells import ENGINES, INSIDE, MPIRUN, SRUN, SSH, Way, some
 from .stage import LOGIN, Cluster, Desk, wait_for
 from .stranger import ALICE, at_once, kill
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.xdist_group("engines")
 
 # The image's sh. It rewrites each script that it finds, plants pipes, links and scripts in the place of files that a
 # guard might read, write or run, and says what only a guard may say. Then it is a shell.
@@ -57,7 +57,6 @@ CELLS = [
 
 @contextmanager
 def victim(cluster: Cluster, node: str) -> Iterator[str]:
-    """A process of alice's outside of the job: its pid and start time."""
     script = f'set -- $(cat /proc/$$/stat); echo "$1 ${{22}}"; exec sleep {VICTIM}'
     with cluster.running(["sh", "-c", script], node=node) as process:
         yield process.saying(lambda said: " " in said.out, "asleep").out.strip()
@@ -69,7 +68,6 @@ def lives(cluster: Cluster) -> bool:
 
 @contextmanager
 def evil(cluster: Cluster, desk: Desk, *words: str, tasks: int = 1) -> Iterator[list[str | bytes]]:
-    """The line of a launch with such an image."""
     desk.put("secret", "top secret\n", 0o600)
     desk.put("precious", "results of years\n")
     with victim(cluster, cluster.nodes[0]) as process:
@@ -94,7 +92,7 @@ def test_an_evil_image(
 
     Commands enter its containers meanwhile.
     """
-    if way.runtime in ("docker", "podman"):
+    if way.runtime in ENGINES:
         request.getfixturevalue("engines")
     tasks = 1 if way.start == "inside" else 2  # two share a container
     with evil(cluster, desk, *way.words, *options, tasks=tasks) as line, cluster.running(line) as job:
@@ -150,7 +148,7 @@ REACHED: list[tuple[str, tuple[str, ...], set[str]]] = [
     ("charliecloud", CHARLIECLOUD, OTHERS),
     *(
         (runtime, options, reach)
-        for runtime in ("docker", "podman")
+        for runtime in ENGINES
         for options, reach in (((), HOME), (APART, set()), ((*APART, "--hardened"), set()))
     ),
 ]
@@ -166,7 +164,7 @@ def test_what_an_image_reaches(
     reach: set[str],
 ) -> None:
     """S7: the table of docs/security.md."""
-    if runtime in ("docker", "podman"):
+    if runtime in ENGINES:
         request.getfixturevalue("engines")
     desk.put("secret", "top secret\n", 0o600)
     with victim(cluster, cluster.nodes[0]):

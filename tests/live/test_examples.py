@@ -21,8 +21,6 @@ from .cells import NOSSHD, OMPI5, full, turn
 from .reports import SETPGID
 from .stage import LOGIN, TOP, USERS, Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 MNRUN = "/opt/mnrun/venv"  # its Python, for programs that use mnrun.Job
 NUMBER = r"\d+\.\d+"
 # What programs of others leave where a person types them.
@@ -162,14 +160,12 @@ def play(cluster: Cluster, desk: Desk, example: Example) -> None:
 
 @pytest.mark.parametrize("example", turn(0, (*QUICK, *BY_TURN, *SLOW), QUICK, BY_TURN), ids=str)
 def test_example(cluster: Cluster, desk: Desk, example: Example) -> None:
-    """On the cluster that the tests share."""
     play(cluster, desk, example)
 
 
 @pytest.mark.skipif(not full(), reason="builds many images: --full")
 @pytest.mark.parametrize("words", [*built.of_examples(), ("base-mpich",)], ids=" ".join)
 def test_image_of_an_example(cluster: Cluster, desk: Desk, words: tuple[str, ...]) -> None:
-    """What a README builds, and the one recipe that none does, can be started here."""
     shown = cluster.alice(["mnrun", "image", "inspect", built.image(cluster, desk, "programs", *words)])
     assert shown.code == 0 and re.search(r"^verdict: inside-out: works", shown.out, re.MULTILINE), shown
 
@@ -184,7 +180,6 @@ def test_example_reframe(variant: Callable[..., Cluster]) -> None:
 
 @pytest.mark.skipif(not full(), reason="brings up another cluster: --full")
 def test_example_scaling(variant: Callable[..., Cluster]) -> None:
-    """On eight nodes. There is a plot at the end."""
     ours = variant(8)
     with ours.desk() as desk:
         play(ours, desk, SCALING)

@@ -13,15 +13,14 @@ import pytest
 from published import checked
 
 from .batch import forget, submit
-from .cells import MAIN, SSH, WAYS, Way, cells, one, some
+from .cells import MADE, MAIN, SSH, WAYS, Way, cells, one, some
 from .reports import only_line
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
 from .test_ends import SECONDS, clean_soon
 from .test_hostile_user import in_home
+from .test_proxy import entered
 from .test_startup_files import NASTY
-
-pytestmark = pytest.mark.live
 
 UP = ("sh", "-c", "echo up; exec sleep 3600")
 VALUE = 'it\'s\n"$HOME"'
@@ -39,12 +38,11 @@ printf '%s|' "$V" "$PWD" "$(id -u)" "$(uname -n)" "$(cat)" "$(grep -c 'NoNewPriv
 {BESIDE}"""
 HOST = Way("inside", "host")
 ALONE = tuple(way for way in WAYS if way.image in ("ompi5", "host") or way == SSH)
-AXES = {"runtime": ("docker", "podman", "charliecloud", "singularity"), "start": ("inside", "mpirun", "srun")}
+AXES = {"runtime": (*MADE, "singularity"), "start": ("inside", "mpirun", "srun")}
 RUNTIMES = [Way(start, "ompi5", runtime=runtime) for runtime, start in cells(AXES, together=1)]
 
 
 def stop(cluster: Cluster, how: str) -> None:
-    """Cancel the job, or signal its launcher, which is not the mnrun that is in the job."""
     if how == "scancel":
         cluster.alice(["scancel", *cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split()])
         return
@@ -60,7 +58,6 @@ def runs(cluster: Cluster) -> list[tuple[str, ...]]:
 
 @contextmanager
 def under_way(cluster: Cluster, *words: str, nodes: int = 2) -> Iterator[Job]:
-    """A job of two ranks on each node, all of them up."""
     with cluster.running(cluster.launch(*words, "-x", f"V={VALUE}", "--", *UP, nodes=nodes)) as job:
         job.saying(lambda said: said.out.count("up\n") >= 2 * nodes, "up on all ranks")
         yield job
@@ -91,6 +88,51 @@ def test_exec_enters_the_container_of_a_rank(cluster: Cluster, way: Way) -> None
     wait_for(lambda: not runs(cluster), "gone from mnrun status")
 
 
+SEND = """
+[ $(uname -n) = node01 ] && exit 0
+head -c 300000 /dev/urandom >/tmp/mine
+chmod 640 /tmp/mine
+cksum </tmp/mine
+exit 5
+"""
+
+
+def spreads_and_copies(cluster: Cluster, desk: Desk) -> None:
+    """A command runs on each node and for some ranks, and files go out and in, through the ways of exec."""
+    done = cluster.alice(["mnrun", "exec", "--all", "--", "sh", "-c", SEND])
+    name, _, check = done.out.strip().partition("| ")
+    assert (done.code, name) == (5, cluster.nodes[1]), done
+    done = cluster.alice(["mnrun", "exec", "--ranks", "1-3", "--", "sh", "-c", "echo $MNRUN_RANK_PID; uname -n >&2"])
+    assert sorted(line.split("|")[0] for line in done.out.splitlines()) == ["1", "2", "3"], done
+    assert len(set(done.out.splitlines())) == 3, done
+    assert f"3| {cluster.nodes[1]}" in done.err.splitlines(), done
+    for source, target in ((f":{cluster.nodes[1]}:/tmp/mine", "."), ("mine", f":{cluster.nodes[0]}:/tmp/")):
+        done = cluster.alice(["mnrun", "cp", source, target], cwd=desk.path)
+        assert (done.code, done.err) == (0, ""), done
+    done = cluster.alice(
+        ["mnrun", "exec", "--all", "--", "sh", "-c", "cksum </tmp/mine; stat -c %a /tmp/mine; rm /tmp/mine"]
+    )
+    expected = [f"{node}| {word}" for node in cluster.nodes[:2] for word in (check, "640")]
+    assert sorted(done.out.splitlines()) == sorted(expected), done
+    missing = cluster.alice(["mnrun", "cp", ":/tmp/mine", "."], cwd=desk.path)
+    assert only_line(missing, 2).startswith(f"there is no /tmp/mine on {cluster.nodes[0]}; "), missing
+    nowhere = ["mnrun", "cp", "mine", f":{cluster.nodes[1]}:/tmp/my/place/"]
+    refused = cluster.alice(nowhere, cwd=desk.path)
+    line = only_line(refused, 2).partition("make it: ")[2]
+    assert cluster.alice(["sh", "-c", line]).code == 0, refused
+    assert cluster.alice(nowhere, cwd=desk.path).code == 0, "the line that was named makes it"
+    assert cluster.alice(["mnrun", "exec", "--all", "--", "rm", "-rf", "/tmp/my"]).code == 0
+
+
+@pytest.mark.parametrize("hosts", [(), ("--hosts", "node[01-02]:2")], ids=["slurm", "hosts"])
+def test_commands_on_all_nodes_and_copies(cluster: Cluster, desk: Desk, hosts: tuple[str, ...]) -> None:
+    image = ("--image", "/images/ompi5.sif")
+    words = ["mnrun", *hosts, *image, "--", *UP] if hosts else cluster.launch(*image, "--", *UP, nodes=2)
+    with cluster.running(words) as job:
+        job.saying(lambda said: said.out.count("up\n") == 4, "up on all ranks")
+        spreads_and_copies(cluster, desk)
+
+
 @pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("way", RUNTIMES, ids=str)
 def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
@@ -113,7 +155,6 @@ def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -
 @pytest.mark.parametrize("how", ["scancel", "SIGKILL", "SIGTERM"])
 @pytest.mark.parametrize("way", one(0, ALONE), ids=str)
 def test_nothing_of_exec_outlives_the_job(cluster: Cluster, way: Way, how: str) -> None:
-    """The command is in a session of its own, as a debugger may be."""
     with under_way(cluster, *way.words) as job:
         with cluster.running(["mnrun", "exec", "--rank", "3", "--", "setsid", "sleep", "7200"]):
             wait_for(
@@ -127,8 +168,6 @@ def test_nothing_of_exec_outlives_the_job(cluster: Cluster, way: Way, how: str) 
 
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "SIGKILL"])
 def test_exec_ends_with_its_caller(cluster: Cluster, how: str) -> None:
-    """The job goes on."""
-
     def asleep() -> bool:
         return any("7200" in p.argv for p in cluster.processes() if p.node != LOGIN)
 
@@ -145,11 +184,18 @@ def test_exec_ends_with_its_caller(cluster: Cluster, how: str) -> None:
 
 
 def test_exec_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
-    """It is known by its id, before its begin and after its end as well."""
     shape = ["-N", "2", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes[:2]), "--image", "/images/ompi5.sif"]
-    number = submit(cluster, desk, *shape, "-x", f"V={VALUE}", "--", *UP)
+    number = submit(cluster, desk, *shape, "-J", "stand", "-x", f"V={VALUE}", "--", *UP)
     output = cluster.path(desk.path)
     wait_for(lambda: any(path.read_text().splitlines().count("up") == 4 for path in output.glob("*.out")), "up")
+    for words in (
+        ["stand", "--rank", "3", "--"],
+        ["stand", "--node", cluster.nodes[1], "--"],
+        ["--rank", "2", "stand"],
+    ):
+        done = cluster.alice(["mnrun", "exec", *words, "uname", "-n"])
+        assert (done.code, done.out) == (0, f"{cluster.nodes[1]}\n"), done
+    assert cluster.alice(["mnrun", "cp", f"stand:{cluster.nodes[1]}:/etc/passwd", "."], cwd=desk.path).code == 0
     done = cluster.alice(["mnrun", "exec", number, "--rank", "3", "--", "sh", "-c", AROUND], b"given")
     assert done.out.split("|")[:5] == [VALUE, desk.path, "1500", cluster.nodes[1], "given"], done
     waiting = submit(cluster, desk, *shape, "-d", f"afterany:{number}", "--", *UP)
@@ -165,7 +211,7 @@ def test_exec_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_why_of_a_failed_job_names_the_rank(cluster: Cluster, desk: Desk) -> None:
-    fail = 'if [ "$SLURM_PROCID" = 2 ]; then echo "cannot go on" >&2; exit 9; fi; sleep 60'
+    fail = 'echo "rank $SLURM_PROCID"; [ "$SLURM_PROCID" != 2 ] || { echo "cannot go on" >&2; exit 9; }; exec sleep 60'
     words = ["-N", "2", "--ntasks-per-node", "2", "-w", ",".join(cluster.nodes[:2]), "--image", "/images/ompi5.sif"]
     number = submit(cluster, desk, *words, "--mode", "outside-in", "--launcher", "srun", "--", "sh", "-c", fail)
     assert cluster.alice(["mnrun", "wait", number]).code == 9
@@ -175,22 +221,19 @@ def test_why_of_a_failed_job_names_the_rank(cluster: Cluster, desk: Desk) -> Non
     assert second == f"rank 2 on {cluster.nodes[1]} failed first, with code 9", reason
     assert "  cannot go on" in reason.out.splitlines(), reason
     found = checked("why", cluster.alice(["mnrun", "why", "--json", number]).out)
-    assert (found["code"], found["first"]["rank"]) == (9, 2)
+    assert (found["code"], found["first"]["rank"], found["of_rank"]) == (9, 2, False)
+    for own in some((["--label"], ["--split-output", f"{desk.path}/ranks"]), (["--label"],)):
+        number = submit(cluster, desk, *words, *own, "--launcher", "srun", "--", "sh", "-c", fail)
+        assert cluster.alice(["mnrun", "wait", number]).code == 9
+        found = checked("why", cluster.alice(["mnrun", "why", "--json", number]).out)
+        assert (found["of_rank"], sorted(found["output"])) == (True, ["cannot go on", "rank 2"]), found
     forget(cluster)
 
 
 def test_exec_with_a_terminal(cluster: Cluster) -> None:
-    """A shell on a terminal, in the container."""
     with under_way(cluster, "--image", "/images/ompi5.sif"):
         words = [
-            "mnrun",
-            "exec",
-            "-t",
-            "--rank",
-            "2",
-            "--",
-            "sh",
-            "-c",
+            *("mnrun", "exec", "-t", "--rank", "2", "--", "sh", "-c"),
             "tty; stty size; read -r word; echo got=$word; exit 5",
         ]
         with Terminal(cluster.argv(LOGIN, "alice", words)) as terminal:
@@ -199,6 +242,22 @@ def test_exec_with_a_terminal(cluster: Cluster) -> None:
             terminal.write("word\n")
             terminal.expect("got=word")
             assert terminal.process.wait(30) == 5
+        with Terminal(cluster.argv(LOGIN, "alice", ["mnrun", "exec", "--node", cluster.nodes[1]])) as terminal:
+            terminal.expect(rf"mnrun:{cluster.nodes[1]}:\S+\$ ")  # the prompt of mnrun shell
+            terminal.write("exit 3\n")
+            assert terminal.end() == 3
+            assert "error" not in terminal.seen, terminal.seen
+
+
+def test_exec_with_a_terminal_for_dash(cluster: Cluster) -> None:
+    """It fails with 2 at its end where it cannot give the terminal back."""
+    with under_way(cluster, "--image", "/images/bare.sif", "--launcher", "env", nodes=1):
+        for words in ([], ["-t", "--", "sh"]):
+            with Terminal(cluster.argv(LOGIN, "alice", ["mnrun", "exec", *words])) as terminal:
+                terminal.expect(r"\$ ")
+                terminal.write("exit 3\n")
+                assert terminal.end() == 3
+                assert "tty" not in terminal.seen, terminal.seen
 
 
 def test_exec_refuses_a_strangers_job(cluster: Cluster) -> None:
@@ -209,9 +268,8 @@ def test_exec_refuses_a_strangers_job(cluster: Cluster) -> None:
         cluster.root(LOGIN, "rm", "-rf", "/home/bob/.mnrun")
 
 
-@pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+@pytest.mark.parametrize("rsh", ["ssh", "paramiko"])
 def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
-    """Without a scheduler, ssh leads to the host of the rank; nothing of the command outlives the job."""
     words = [
         "mnrun",
         "--hosts",
@@ -231,7 +289,7 @@ def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
             enters(cluster, "--rank", "3", node=cluster.nodes[1])
         states = checked("why", cluster.alice(["mnrun", "why", "--json"]).out)["ranks"]
         assert [(rank["rank"], rank["node"], rank["program"]) for rank in states] == [
-            *((rank, cluster.nodes[rank // 2], "sleep 3600") for rank in range(4)),
+            *((rank, cluster.nodes[rank // 2], "sleep 3600") for rank in range(4))
         ]
         with cluster.running(["mnrun", "exec", "--rank", "3", "--", "sleep", "7200"]):
             wait_for(
@@ -243,7 +301,7 @@ def test_exec_on_hosts(cluster: Cluster, rsh: str) -> None:
             clean_soon(cluster, begin)
 
 
-def test_exec_on_this_machine(cluster: Cluster) -> None:
+def test_exec_on_this_machine(cluster: Cluster, desk: Desk) -> None:
     words = ["mnrun", "--local", "-n", "2", "--image", "/images/ompi5.sif", "-x", f"V={VALUE}", "--", *UP]
     with cluster.running(words) as job:
         job.saying(lambda said: said.out.count("up\n") == 2, "up")
@@ -254,6 +312,7 @@ def test_exec_on_this_machine(cluster: Cluster) -> None:
         (record,) = cluster.path("/home/alice/.mnrun/jobs").glob("*/launch.json")  # (R5) that launch has left it alone
         record.write_text(record.read_text().replace("{", '{"later": [], ', 1))  # (L11) as a newer mnrun may
         enters(cluster, "--rank", "1", node=LOGIN)
+        entered(lambda *words: cluster.alice(words), desk, "mnrun", LOGIN)
 
 
 # In place of gdb, which the nodes lack: it prints the program that it was pointed to.
@@ -266,7 +325,6 @@ echo "#0 main of $(tr '\\0' ' ' <"/proc/$2/cmdline")"
 
 @pytest.mark.parametrize("way", one(1, ALONE), ids=str)
 def test_why_shows_where_ranks_stand(cluster: Cluster, way: Way) -> None:
-    """One rank computes, one sleeps and one is stopped; each with its stack, by the node's debugger."""
     name = "rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-$SLURM_PROCID}}}"
     program = f"{name}; echo up; case $rank in 0) exec yes >/dev/null ;; 3) kill -STOP $$ ;; esac; sleep 3600"
     for node in cluster.nodes[:2]:

@@ -8,8 +8,6 @@ from .cells import HELLO, MAIN, SSH, WAYS, Way, cells, possible, turn
 from .reports import check, ranks
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 # What the program does, and how mnrun must end.
 ENDS: dict[str, tuple[tuple[str, ...], int]] = {
     "0": ((HELLO,), 0),
@@ -65,14 +63,12 @@ def test_exit_of_one_rank_ends_the_others(cluster: Cluster, desk: Desk, way: Way
 
 @pytest.mark.parametrize("way", turn(2, [way for way in OPEN_MPI if way.image != "host"], [], MAIN), ids=str)
 def test_exit_code_of_an_mpi_abort(cluster: Cluster, way: Way) -> None:
-    """MPI_Abort's code is the job's."""
     code = "from mpi4py import MPI; w = MPI.COMM_WORLD; w.rank == 1 and w.Abort(11); w.Barrier()"
     result = cluster.mnrun(*way.words, "--", "python3", "-c", code, nodes=2, tasks=1)
     assert result.code == 11, result
 
 
 def test_exit_code_0_is_kept_with_noise(cluster: Cluster) -> None:
-    """A program that writes a lot to standard error and ends well has ended well."""
     result = cluster.mnrun(*Way("inside", "ompi5").words, "--", "sh", "-c", f"seq 1000 >&2; exec {HELLO}", nodes=2)
     check(result, "node01", "node02")
     assert result.err.splitlines().count("1000") == 4, result

@@ -13,14 +13,13 @@ from .conftest import clean
 from .reports import check, mine
 from .stage import Cluster
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("decoys")]
+pytestmark = pytest.mark.xdist_group("decoys")
 
 SAY = 'echo "$NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME $TP_SOCKET_IFNAME"'
 
 
 @pytest.fixture(scope="module")
 def decoys() -> Iterator[Cluster]:
-    """Two nodes with docker0 and virbr0, whose addresses are the same on both."""
     with clean(2, "--decoys") as ours:
         yield ours
 
@@ -36,7 +35,6 @@ def test_decoys_break_what_is_left_alone(decoys: Cluster, way: Way) -> None:
 
 
 def test_decoys(decoys: Cluster) -> None:
-    """mnrun's choice works, and -v says why; what others say of a variable, holds."""
     result = decoys.mnrun("-v", "--image", OMPI5, "--", HELLO, nodes=2)
     check(result, *decoys.nodes)
     (line,) = [line for line in mine(result) if "PRTE_MCA_prte_if_include" in line]
@@ -60,7 +58,6 @@ def test_decoys(decoys: Cluster) -> None:
 
 
 def test_a_pinned_network_that_a_node_lacks(decoys: Cluster) -> None:
-    """A site may pin any variable. It is said who asks for it, which nodes lack it and what they have."""
     words = ("-x", "NCCL_SOCKET_IFNAME=ib0", "--image", OMPI5, "--", HELLO)
     line = "warning: node02: NCCL_SOCKET_IFNAME=ib0 (command line), but the node has no ib0: it has docker0, eth0"
     with decoys.desk() as desk:
@@ -79,7 +76,6 @@ LIMITS = "import resource as r; print(*(r.getrlimit(n) for n in (r.RLIMIT_NOFILE
 
 
 def test_limits_are_raised(cluster: Cluster) -> None:
-    """As far as the nodes let them, whatever small ones the shell had where this was typed."""
     line = cluster.launch("--image", OMPI5, "--", "python3", "-c", LIMITS, nodes=2, tasks=1)
     result = cluster.alice(["sh", "-c", 'ulimit -S -n 512; ulimit -S -s 1024; ulimit -S -l 64; exec "$@"', "sh", *line])
     assert result.code == 0, result

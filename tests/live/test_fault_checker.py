@@ -15,7 +15,7 @@ from faults import checker
 from .stage import Cluster, wait_for
 from .stranger import bystander, kill
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("faults")]
+pytestmark = pytest.mark.xdist_group("faults")
 
 NODE = "node02"
 LISTENS = "import socket, signal; s = socket.create_server(('', 23499)); print('there', flush=True); signal.pause()"
@@ -54,7 +54,6 @@ def without_a_daemon(cluster: Cluster) -> Iterator[str]:
 
 
 def reported(cluster: Cluster, before: checker.Picture, wanted: str, kind: str = "") -> None:
-    """Exactly one thing of that name is reported, on that node."""
     found = checker.differences(before, checker.picture(cluster.model))
     assert [line for line in found if line == f"{kind}{NODE}: {wanted}"], (wanted, found)
 
@@ -72,7 +71,6 @@ def test_a_planted_program_is_reported(cluster: Cluster, plant: str) -> None:
 
 
 def test_a_planted_thing_is_reported(cluster: Cluster) -> None:
-    """Files in every place, a mount, a queue of System V; and a daemon that a fault has taken away."""
     before = checker.picture(cluster.model)
     for path in FILES:
         assert cluster.alice(["install", "-D", "/dev/null", path], node=NODE).code == 0
@@ -85,7 +83,6 @@ def test_a_planted_thing_is_reported(cluster: Cluster) -> None:
 
 
 def test_a_signal_is_for_the_process_that_was_seen(cluster: Cluster) -> None:
-    """Its number may be another's by the time of the signal: a machine with 32768 of them soon begins anew."""
     with bystander(cluster, NODE) as seen:
         replace(seen, began=seen.began - 1).send(signal.SIGKILL)
         time.sleep(0.2)

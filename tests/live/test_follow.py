@@ -1,13 +1,11 @@
-"""Following submitted jobs: status, nodes, logs, cancel, wait and clean, on a real queue.
-
-The jobs keep records as those of `mnrun submit` do, by programs/recorded.sh.
-"""
+"""Following submitted jobs: status, nodes, logs, cancel, wait and clean, on a real queue."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +19,6 @@ from published import checked
 from .batch import forget, output, state, submit
 from .cells import HELLO, INSIDE, MPIRUN, SRUN
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
-
-pytestmark = pytest.mark.live
 
 # Counts the questions to slurmctld; `--version` is none.
 COUNTING = """#!/bin/sh
@@ -101,13 +97,40 @@ class Queue:
 
 @pytest.fixture
 def queue(cluster: Cluster, desk: Desk) -> Iterator[Queue]:
-    """The shared cluster, which has no accounting."""
     yield Queue(cluster, desk)
     cluster.alice(["scancel", "-u", "alice"])
 
 
+def test_why_a_live_run_failed(queue: Queue) -> None:
+    """Its records go with it, and the reason stays for as long as Slurm remembers the job."""
+    done = queue.mnrun("-Q", "-N1", "--runtime", "host", "--launcher", "env", "--", "sh", "-c", "exit 47")
+    assert done.code == 47, done
+    (job,) = [job for job in queue.status().values() if job["code"] == 47]
+    assert job["state"] == "FAILED", job
+    assert "rank 0" in job["why"], job
+
+
+def test_a_live_run_is_shown_once_and_ends_with_its_mnrun(queue: Queue) -> None:
+    """Slurm's last answer still has the job, and counts for ten minutes. A refused request leaves no row."""
+
+    def shown() -> list[tuple[str, int | None, bool]]:
+        done = queue.mnrun("status", "--json", poll="10m")
+        jobs = [job for job in checked("status", done.out)["jobs"] if job["name"] in (name, "vast")]
+        return [(job["state"], job["code"], job["why"] != "") for job in jobs]
+
+    name = f"lone{os.getpid()}"  # Slurm remembers jobs of an earlier test
+    words = ["-Q", "-N1", "--runtime", "host", "-J", name, "--", "sleep", "600"]
+    refused = queue.mnrun("-N", "99", "-J", "vast", "--runtime", "host", "hostname")
+    assert refused.code == 123, refused
+    with queue.following(*words, poll="10m"):
+        wait_for(lambda: shown() == [("RUNNING", None, False)], "in one row")
+        (launcher,) = [found for found in queue.cluster.mnruns() if name in found.argv]
+        launcher.send(signal.SIGKILL)
+        wait_for(lambda: shown() == [("FAILED", 137, True)], "its end, with a reason")
+    forget(queue.cluster)
+
+
 def test_the_life_of_jobs(queue: Queue) -> None:
-    """Pending, running, done, failed, cancelled, timed out, an array and a signal; without accounting."""
     late = queue.submit("late", "sleep 600", "-N1", "-t10", "--gres=gpu:1")
     talk = queue.submit("talk", TALK, "-N1")
     _follows_to_the_end(queue, talk)
@@ -121,14 +144,14 @@ def test_the_life_of_jobs(queue: Queue) -> None:
     waits = queue.until(big, lambda job: job["why"] != "was submitted just now", "with a reason to wait")
     assert (waits["state"], waits["why"]) == ("PENDING", "waits for nodes or GPUs that others use")
     shown = queue.mnrun("status", late, big).out.splitlines()
-    assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "LEFT", "CODE", "WHY"]
+    assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "TIME", "LEFT", "WHY"]
     assert [line.split()[:3] for line in shown[1:]] == [[late, "late", "running"], [big, "big", "pending"]]
     free = checked("nodes", queue.mnrun("nodes", "--json").out)["partitions"][0]
     assert (free["name"], free["nodes"], free["partly"]) == ("main", int(everyone), 1)
     assert free["gpus_free"] == 4 * int(everyone) - 1
 
     refused = queue.mnrun("cancel")
-    assert (refused.code, refused.err) == (2, "mnrun: cancel needs the ID of a job; mnrun status shows them\n")
+    assert refused.code == 2 and f"mnrun cancel {big}\n" in refused.err, "there is no terminal"
     assert queue.mnrun("cancel", big).code == 0
     assert queue.status(big)[big]["state"] == "CANCELLED", "at once: it was us"
     assert queue.code(big) == 143
@@ -140,7 +163,6 @@ def test_the_life_of_jobs(queue: Queue) -> None:
 
 
 def _follows_to_the_end(queue: Queue, talk: str) -> None:
-    """From before it begins until its outcome is there, without a question to Slurm."""
     begun = queue.cluster.path(f"{queue.desk.path}/.mnrun/jobs/{talk}/0/begun")
     wait_for(begun.exists, "begun")  # Slurm is asked why a job waits
     before = len(queue.asked())
@@ -154,7 +176,7 @@ def _follows_to_the_end(queue: Queue, talk: str) -> None:
     assert [line for line in done.out.splitlines() if line.startswith("[1]")] == [
         f"[1] rank 1 says {i}" for i in (1, 2, 3)
     ]
-    assert done.err == f"[1] careful\nmnrun: job {talk}: done, with code 0\n"
+    assert re.fullmatch(rf"\[1\] careful\nmnrun: job {talk}: done, with code 0, after 0:0\d\n", done.err), done
     assert queue.mnrun("logs", talk, "--rank", "0").out == "rank 0 says 1\nrank 0 says 2\nrank 0 says 3\n"
     assert queue.mnrun("logs", talk, "--rank", "0", "-n", "1").out == "rank 0 says 3\n"
     assert queue.mnrun("logs", "4711").code == 123
@@ -178,7 +200,6 @@ def _ends_of_short_jobs(queue: Queue) -> None:
 
 
 def _cleans_up(queue: Queue, old: str) -> None:
-    """What ended long ago, and nothing of a job that runs, however old its records look."""
     running = queue.submit("running", "sleep 300", "-N1")
     queue.until(running, lambda job: job["state"] == "RUNNING", "running")
     ages = {"time": time.time() - 40 * 86400, "code": 0}
@@ -202,7 +223,6 @@ def _cleans_up(queue: Queue, old: str) -> None:
 
 
 def test_logs_of_a_job_that_was_killed_outright(queue: Queue) -> None:
-    """It leaves no word of its end: once it is silent Slurm is asked, and `logs -f` ends."""
     killed = queue.submit("killed", "echo before; sleep 2; kill -9 $PPID", "-N1")
     with queue.following("logs", "-f", killed) as job:
         done = job.end()
@@ -223,7 +243,6 @@ mnrun -Q --launcher env --runtime host -- sh -c 'echo hello; echo bad >&2; until
 
 
 def test_scripts_of_ones_own_are_followed(queue: Queue) -> None:
-    """While they run and after their end: the output, the end, the ranks, and one row for each."""
     ids = []
     for name, text in (("a.sh", EXEC), ("b.sh", PLAIN)):
         queue.desk.put(name, text)
@@ -242,7 +261,7 @@ def test_scripts_of_ones_own_are_followed(queue: Queue) -> None:
         assert "RANK" in queue.mnrun("why", name).out
         entered = queue.mnrun("exec", "--rank", "0", name, "--", "printenv", "RANK")
         assert (entered.code, entered.out) == (0, "0\n"), entered
-    assert queue.mnrun("logs", ids[1]).code == 2, "an array has no output of its own"
+    assert f"{task}| hello" in queue.mnrun("logs", ids[1]).out.splitlines(), "all tasks of an array"
     with queue.following("logs", "-f", "--exit-status", own) as job:
         job.saying(lambda said: "hello 1" in said.out, "telling as the job runs")
         queue.desk.put("go", "")
@@ -250,13 +269,12 @@ def test_scripts_of_ones_own_are_followed(queue: Queue) -> None:
     assert (done.code, f"job {own}: failed, with code 3" in done.err) == (3, True), done
     assert queue.mnrun("wait", own, *ids[1:]).code == 4
     assert f"job {own}: failed, with code 3" in queue.mnrun("why", own).out
-    assert queue.mnrun("report", own).out.startswith(f"launch {own}-")
+    assert queue.mnrun("report", own).out.startswith(f"job {own} ")
     assert "bad" in queue.mnrun("logs", task).err
     assert queue.status(task)[task]["code"] == 4
 
 
 def test_a_job_of_somebody_else(queue: Queue) -> None:
-    """One answer of every verb, with the owner's name."""
     job = queue.cluster.alice(["sbatch", "-H", "--parsable", "--wrap", "true"], user="bob", cwd="/tmp").out.strip()
     try:
         said = {
@@ -271,9 +289,8 @@ def test_a_job_of_somebody_else(queue: Queue) -> None:
 
 
 def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
-    """Once in that time, by whoever asks, for however many jobs; not at all where the jobs say all."""
-    first = queue.submit("first", "sleep 5; exit 4", "-N1")
-    second = queue.submit("second", "sleep 5", "-N1")
+    until = "until [ -e {desk}/go ]; do sleep 0.1; done"
+    first, second = queue.submit("first", f"{until}; exit 4", "-N1"), queue.submit("second", until, "-N1")
     for job in (first, second):  # a record that is newer than an answer is a reason to ask
         begun = queue.cluster.path(f"{queue.desk.path}/.mnrun/jobs/{job}/0/begun")
         wait_for(begun.exists, "begun")
@@ -285,8 +302,9 @@ def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
         assert queue.mnrun("status", poll="10m").code == 0
         assert queue.mnrun("status", first, second, poll="10m").code == 0
         assert queue.mnrun("nodes", poll="10m").code == 0
-    done = queue.mnrun("wait", first, second, poll="10m")
-    assert done.code == 4, done
+    with queue.following("wait", first, second, poll="10m") as waits:
+        queue.desk.put("go", "")
+        assert waits.end().code == 4
     assert [line.split()[0] for line in queue.asked()] == ["squeue", "sacct", "sinfo"]
     assert queue.mnrun("status", first, second, poll="10m").code == 0
     assert queue.mnrun("wait", first, second, poll="1s").code == 4
@@ -296,7 +314,6 @@ def test_slurmctld_is_asked_seldom(queue: Queue) -> None:
 
 
 def test_slurmctld_is_down(queue: Queue) -> None:
-    """One line after a bounded wait; what a job said itself is still to be had."""
     job = queue.submit("bad", "exit 3", "-N1")
     assert queue.code(job) == 3
     conf = queue.cluster.path("/etc/slurm/slurm.conf").read_text()
@@ -311,7 +328,9 @@ def test_slurmctld_is_down(queue: Queue) -> None:
         assert "Unable to contact slurm controller" in done.err
         assert time.monotonic() - started < 40
     assert queue.mnrun("wait", job, SLURM_CONF=dead).code == 3
-    assert queue.mnrun("status", job, SLURM_CONF=dead).out.split()[-2:] == [queue.status(job)[job]["nodelist"], "3"]
+    row = queue.mnrun("status", job, SLURM_CONF=dead).out.split()
+    assert queue.status(job)[job]["nodelist"] in row, row
+    assert row[-1] == "3"
 
 
 def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None:
@@ -362,7 +381,6 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
 
 
 def _slurm_holds_what_was_asked(cluster: Cluster, desk: Desk) -> tuple[str, str]:
-    """Of directives that a cluster without accounting, licences or reservations has no use for."""
     for words in (["add", "qos", "fast"], ["add", "account", "science"]):
         cluster.root(LOGIN, "sacctmgr", "-i", *words)
     line = "reservationname=ours users=alice starttime=now duration=60 nodes=node01"

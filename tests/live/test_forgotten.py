@@ -13,13 +13,12 @@ from .batch import end, forget, output, programs, state, submit
 from .cells import INSIDE, full
 from .stage import LOGIN, Cluster, Desk, wait_for
 
-pytestmark = [pytest.mark.live, pytest.mark.skipif(not full(), reason="minutes of Slurm's own time: --full")]
+pytestmark = pytest.mark.skipif(not full(), reason="minutes of Slurm's own time: --full")
 
 CONF = "/etc/slurm/slurm.conf"
 
 
 def test_a_job_that_something_ends_again_and_again(cluster: Cluster, desk: Desk) -> None:
-    """Six starts of which none left a word, as where a node dies each time; the seventh says so, and is the last."""
     job = submit(cluster, desk, "-N", "1", "--requeue", *INSIDE.words, "--", "sh", "-c", "echo up; sleep 3600")
     records = cluster.path(f"/home/alice/.mnrun/jobs/{job}")
     for start in range(6):
@@ -49,7 +48,6 @@ def forgetful(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("forgetful")
 def test_a_job_that_slurm_has_forgotten(cluster: Cluster, desk: Desk) -> None:
-    """Without accounting: its own directory says how it ended, until that is cleaned."""
     job = submit(cluster, desk, "-N", "1", *INSIDE.words, "--", "sh", "-c", "echo said; exit 3")
     assert cluster.alice(["mnrun", "wait", job]).code == 3
     forgotten = ["sh", "-c", "! scontrol show job $0 >/dev/null 2>&1", job]

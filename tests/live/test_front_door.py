@@ -12,8 +12,6 @@ from .reports import check
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .stranger import kill
 
-pytestmark = pytest.mark.live
-
 DOOR = "srun_singularity.sh"
 TWO = ("-N2", "-w", "node01,node02")
 
@@ -37,13 +35,11 @@ def nothing_lies_about(cluster: Cluster) -> None:
 
 
 def test_front_door_with_a_plain_mpirun(cluster: Cluster, desk: Desk) -> None:
-    """One task on each of two nodes: the script runs once, mpirun in it on both, and nobody leaves early."""
     check(call(cluster, desk, f"mpirun {HELLO}"), "node01", "node02", tasks=1)
     nothing_lies_about(cluster)
 
 
 def test_front_door_in_a_batch_script_on_four_nodes(cluster: Cluster, desk: Desk) -> None:
-    """As in an allocation that somebody sits in."""
     desk.put("job.sh", f"#!/bin/bash\nmpirun {HELLO}\n", 0o755)
     batch = desk.put("batch.sh", f"#!/bin/bash\nsrun {DOOR} --container={OMPI5} --script=./job.sh\n")
     words = ["sbatch", "-Q", "--wait", "-N4", "--ntasks-per-node=1", "-o", "out", "-e", "err", batch]
@@ -53,7 +49,6 @@ def test_front_door_in_a_batch_script_on_four_nodes(cluster: Cluster, desk: Desk
 
 
 def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
-    """Lists at their commas; words that are not its own are the script's; what has no effect now says so once."""
     data = f"{desk.path}/data"
     cluster.alice(["mkdir", data])
     text = f"""
@@ -71,11 +66,7 @@ def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
     result = cluster.alice([*env, "salloc", "-Q", *TWO, "srun", *line], cwd=desk.path)
     assert result.code == 3, result
     lines = result.out.splitlines()
-    assert lines[:3] == [
-        "node01:2,node02:2 4 ONE,TWO 1 x = 'y'",
-        "<--epochs=3><a b><--help>",
-        "mounted",
-    ], result
+    assert lines[:3] == ["node01:2,node02:2 4 ONE,TWO 1 x = 'y'", "<--epochs=3><a b><--help>", "mounted"], result
     ranks = Result(0, "\n".join(lines[3:]).encode(), result.err)
     assert {rank.value for rank in check(ranks, "node01", "node02")} == {"x = 'y'"}
     said = notes(result)
@@ -85,7 +76,6 @@ def test_front_door_with_all_its_options(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_front_door_in_a_step_that_has_everything(cluster: Cluster, desk: Desk) -> None:
-    """All CPUs and GPUs of the job are the step's, with several tasks on a node: a rank for each GPU."""
     salloc = [*TWO, "--exclusive", "--ntasks-per-node=2"]
     result = call(cluster, desk, f"mpirun {HELLO}", salloc=salloc, srun=["--gres=gpu:4"])
     check(result, "node01", "node02", tasks=4)
@@ -93,7 +83,6 @@ def test_front_door_in_a_step_that_has_everything(cluster: Cluster, desk: Desk) 
 
 
 def test_front_door_on_some_nodes(cluster: Cluster, desk: Desk) -> None:
-    """A step of one of the job's nodes: there only, and by name the same."""
     assert call(cluster, desk, "echo $hostlist; uname -n", srun=["-N1", "-n1", "-w", "node02"]).out == (
         "node02:1\nnode02\n"
     )
@@ -101,7 +90,6 @@ def test_front_door_on_some_nodes(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_front_door_without_a_path(cluster: Cluster, desk: Desk) -> None:
-    """mnrun is found beside it, whatever PATH is on the nodes."""
     desk.put("job.sh", "#!/bin/sh\necho here\n", 0o755)
     line = [f"/usr/local/bin/{DOOR}", f"--container={OMPI5}", f"--script={desk.path}/job.sh"]
     result = cluster.alice(["salloc", "-Q", *TWO, "env", "PATH=/usr/bin:/bin", "srun", *line])
@@ -117,13 +105,11 @@ def test_front_door_without_a_path(cluster: Cluster, desk: Desk) -> None:
     ],
 )
 def test_front_door_refuses(cluster: Cluster, words: tuple[str, ...], said: str) -> None:
-    """Once, though there are two tasks."""
     result = cluster.alice(["salloc", "-Q", *TWO, "srun", DOOR, *words])
     assert (result.code, notes(result)) == (2, [f"{DOOR}: {said}"]), result
 
 
 def test_front_door_shows_its_usage(cluster: Cluster) -> None:
-    """Without any Slurm job, too, and in the words of each."""
     for door, image in (("srun_singularity.sh", "a SIF file"), ("srun_docker.sh", "an image's name")):
         result = cluster.alice([door, "--help"])
         assert (result.code, result.err) == (0, ""), result
@@ -135,7 +121,6 @@ def test_front_door_shows_its_usage(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("how", one(2, ["scancel", "the step", "kill -9"]))
 def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> None:
-    """The job or the step is cancelled, the first task is killed: no task stands by for ever, nothing is left."""
     desk.put("job.sh", "#!/bin/sh\necho up\nsleep 600\n", 0o755)
     line = ["salloc", "-Q", *TWO, "srun", DOOR, f"--container={OMPI5}", f"--script={desk.path}/job.sh"]
     with cluster.running(line) as job:
@@ -155,7 +140,6 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
 
 
 def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
-    """No scheduler: on every host the door, of which one does the work; a script lies in the working directory."""
     desk.put("job.sh", f"#!/bin/bash\nmpirun {HELLO}\n", 0o755)
     line = f"PDSH_RCMD_TYPE=ssh pdsh -N -w $NODES NODES=$NODES pdsh_singularity.sh --noderank=%n --container={OMPI5} "
     line += "--script=job.sh --dockname=mine --workingdir=$PWD"
@@ -165,7 +149,6 @@ def test_front_door_of_pdsh(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_front_door_of_pdsh_that_is_killed(cluster: Cluster, desk: Desk) -> None:
-    """Its connections with it: no terminal, so nothing tells the job of a hang-up, and it ends all the same."""
     desk.put("job.sh", "#!/bin/sh\necho up\nexec sleep 600\n", 0o755)
     line = f"cd {desk.path}; NODES=node01,node02 PDSH_RCMD_TYPE=ssh; export NODES PDSH_RCMD_TYPE; "
     line += f"exec pdsh -w $NODES NODES=$NODES pdsh_singularity.sh --noderank=%n --container={OMPI5} "
@@ -206,7 +189,6 @@ def docked(desk: Desk, result: Result, *lines: str) -> None:
 
 @pytest.mark.xdist_group("engines")
 def test_front_door_of_docker(engines: Cluster, desk: Desk) -> None:
-    """srun_docker.sh, with its old options; every task leaves with the script's code."""
     desk.put("job.sh", DOCKED, 0o755)
     line = ["srun_docker.sh", *DOCKED_WORDS, "--dockopts=-e DOCKED=yes", "--envlist=ONE", "--epochs=3", "a b"]
     result = engines.alice(["env", "ONE=1", "salloc", "-Q", *TWO, "srun", *line], cwd=desk.path)

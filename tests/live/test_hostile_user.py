@@ -13,15 +13,12 @@ from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI4, OMPI5, SSH, WAYS, Way, on
 from .reports import check, everybody_spoke, refusal
 from .stage import LOGIN, Cluster, Desk, below
 
-pytestmark = pytest.mark.live
-
 NOISE = "echo 'hello from a startup file'; echo noise >&2; export PATH=/nowhere; unset LD_LIBRARY_PATH; cd /\n"
 SSH_CONFIG = "Host *\n  Port 1\n  User nobody\n  ProxyCommand /bin/false\n  IdentityFile /nowhere\n  BatchMode no\n"
 
 
 @contextmanager
 def in_home(cluster: Cluster, files: dict[str, str], mode: int = 0o644) -> Iterator[None]:
-    """Files of alice's home replaced for a while."""
     before: dict[str, bytes | None] = {}
     for name, text in files.items():
         place = cluster.path(f"/home/alice/{name}")
@@ -39,7 +36,6 @@ def in_home(cluster: Cluster, files: dict[str, str], mode: int = 0o644) -> Itera
 
 @contextmanager
 def login_shell(cluster: Cluster, shell: str) -> Iterator[None]:
-    """Alice's login shell on all nodes."""
     nodes = (LOGIN, *cluster.nodes)
     try:
         for node in nodes:
@@ -52,8 +48,6 @@ def login_shell(cluster: Cluster, shell: str) -> Iterator[None]:
 
 @contextmanager
 def named(cluster: Cluster, name: str) -> Iterator[None]:
-    """Alice's name on all nodes."""
-
     def rename(old: str, new: str) -> None:
         for node in (LOGIN, *cluster.nodes):
             files = ("/etc/passwd", "/etc/shadow", "/etc/subuid", "/etc/subgid")
@@ -75,7 +69,7 @@ def test_hostile_name(cluster: Cluster, name: str) -> None:
     with named(cluster, name):
         for way in (Way("inside", "ompi5", connect="ssh"), Way("inside", "host", connect="ssh")):
             check(cluster.mnrun(*way.words, "--", HELLO, nodes=2), *cluster.nodes[:2])
-        for rsh, way in (("paramiko", MPIRUN), ("pdsh", INSIDE)):
+        for rsh, way in (("paramiko", MPIRUN), ("ssh", INSIDE)):
             words = ["mnrun", "--hosts", "node[01-02]:2", "--rsh", rsh, "--connect", "ssh", *way.words, "--", HELLO]
             check(cluster.alice(words), *cluster.nodes[:2])
         assert cluster.mnrun(*INSIDE.words, "--", "id", "-un", nodes=2, tasks=1).out == f"{name}\n" * 2
@@ -129,7 +123,6 @@ def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
 @pytest.mark.parametrize("mask", ["0000", "0077"])
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_hostile_umask(cluster: Cluster, way: Way, mask: str) -> None:
-    """With umask 0000 keys and directories are the user's alone; with 0077 it runs too."""
     words = [str(word) for word in cluster.launch(*way.words, "--", HELLO, "-s", "3600")]
     with cluster.running(["sh", "-c", f'umask {mask}; exec "$@"', "sh", *words]) as job:
         job.saying(everybody_spoke(8), "running")
@@ -168,7 +161,6 @@ def test_hostile_home_is_not_touched(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("image", one(0, [OMPI5, OMPI4]))
 def test_hostile_home_is_not_needed(cluster: Cluster, image: str) -> None:
-    """--no-home: nothing of home is in the container, and it runs."""
     for mode in ("inside-out", "outside-in"):
         words = ["--mode", mode, "--image", image, "--no-home", "--chdir", "/tmp"]
         check(cluster.mnrun(*words, "--", HELLO, nodes=2), *cluster.nodes[:2])
@@ -177,14 +169,13 @@ def test_hostile_home_is_not_needed(cluster: Cluster, image: str) -> None:
 
 
 def test_hostile_cache_of_somebody_else(cluster: Cluster) -> None:
-    """--stage: who made the directory above it could put another image there."""
     cluster.root("node01", "install", "-d", "-m", "777", "-o", "bob", "/var/tmp/mnrun.alice")
     try:
         result = cluster.alice(["mnrun", "--hosts", "node01,node02", "--stage", "--image", OMPI5, "--", HELLO])
     finally:
         for node in cluster.nodes[:2]:
             cluster.root(node, "rm", "-rf", "/var/tmp/mnrun.alice")
-    refusal(result, 121, "1 of 2 hosts", "node01: /var/tmp/mnrun.alice is not your directory with mode 0700")
+    refusal(result, 121, "1 of 2 hosts", "node01: /var/tmp/mnrun.alice/images is not", "mode 0700")
 
 
 def test_hostile_stdin_closed(cluster: Cluster) -> None:
@@ -202,7 +193,6 @@ def test_hostile_signals_ignored(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_hostile_umask_of_the_program(cluster: Cluster, way: Way) -> None:
-    """Our files are private, and the program's umask is the user's own, on every node."""
     for mask in ("0002", "0027"):
         words = [str(word) for word in cluster.launch(*way.words, "--", "sh", "-c", "umask")]
         result = cluster.alice(["sh", "-c", f'umask {mask}; exec "$@"', "sh", *words])

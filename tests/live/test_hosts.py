@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,11 @@ from dataclasses import replace
 import pytest
 
 from .cells import HELLO, NOSSHD, OMPI4, OMPI5, Way, cells, full, one, some
-from .reports import check, mine, only_line, refusal
-from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
+from .reports import check, errors, mine, only_line, refusal
+from .stage import LOGIN, Cluster, Desk, Job, Result, old_file, wait_for
 from .stranger import kill
 from .test_ends import clean_soon
 
-pytestmark = pytest.mark.live
 ALL = "node[01-04]:2"
 FOREVER = ("sh", "-c", "echo up >&2; exec sleep 600")
 INSIDE, MPIRUN = Way("inside", "ompi5").words, Way("mpirun", "ompi5").words
@@ -31,7 +31,6 @@ def launch(
 
 @contextmanager
 def under_way(cluster: Cluster, *words: str, hosts: str = ALL) -> Iterator[Job]:
-    """A job that would run for ever, all of its ranks up."""
     with cluster.running(["mnrun", "--hosts", hosts, *words, "--", *FOREVER]) as job:
         job.saying(lambda said: said.err.count("up\n") == 8, "up on all hosts")
         yield job
@@ -39,7 +38,6 @@ def under_way(cluster: Cluster, *words: str, hosts: str = ALL) -> Iterator[Job]:
 
 @contextmanager
 def lost(cluster: Cluster, how: str, node: str) -> Iterator[None]:
-    """A node that is switched off or cut off, for a while."""
     cluster.tool(how, node)
     try:
         yield
@@ -47,23 +45,16 @@ def lost(cluster: Cluster, how: str, node: str) -> Iterator[None]:
         cluster.tool("heal", node)
 
 
-RSHS = ("pdsh", "paramiko")
+RSHS = ("ssh", "pdsh", "paramiko")
 RSH = pytest.mark.parametrize("rsh", RSHS)
 WAYS = cells(
-    {
-        "rsh": ("pdsh", "paramiko"),
-        "start": ("inside", "mpirun"),
-        "image": ("ompi5", "ompi4", "host"),
-        "connect": ("ssh", "pipe"),
-    },
-    lambda rsh, start, image, connect: connect == "ssh" or rsh == "paramiko",
+    {"rsh": RSHS, "start": ("inside", "mpirun"), "image": ("ompi5", "ompi4", "host"), "connect": ("ssh", "pipe")},
     together=1,  # test_matrix.py has the rest
 )
 
 
 @pytest.mark.parametrize(("rsh", "start", "image", "connect"), WAYS)
 def test_hosts_run_a_job(cluster: Cluster, rsh: str, start: str, image: str, connect: str) -> None:
-    """Four hosts of two ranks: one MPI job, its exit code, the environment on every rank."""
     words = [
         "--rsh",
         rsh,
@@ -87,7 +78,6 @@ def test_hosts_run_a_job(cluster: Cluster, rsh: str, start: str, image: str, con
 
 @pytest.mark.parametrize("rsh", one(0, RSHS))
 def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -> None:
-    """Standard input to rank 0, or to a script; its output apart from its errors; more than a pipe holds."""
     sent = bytes(range(256)) * 4000
     script = desk.put("job.sh", "#!/bin/sh\necho and >&2\nexec cat\n", 0o755)
     result = launch(cluster, "--rsh", rsh, *INSIDE, "--script", script, hosts="node[01-02]", stdin=sent)
@@ -101,7 +91,6 @@ def test_hosts_take_and_give_any_bytes(cluster: Cluster, desk: Desk, rsh: str) -
 
 @pytest.mark.parametrize("rsh", one(1, RSHS))
 def test_hosts_see_no_secret_in_any_command_line(cluster: Cluster, desk: Desk, rsh: str) -> None:
-    """Variables' values and the job's keys are in no process's words, on no host, while the job runs."""
     file = desk.put("env", "SECRET=hunter2hunter2\n")
     words = ["mnrun", "--hosts", ALL, "--rsh", rsh, "--env-file", file, *INSIDE]
     with cluster.running([*words, "--", "sh", "-c", 'echo "$SECRET"; sleep 600']) as job:
@@ -111,16 +100,47 @@ def test_hosts_see_no_secret_in_any_command_line(cluster: Cluster, desk: Desk, r
     assert [line for line in lines if "hunter2" in line or "PRIVATE" in line] == []
 
 
-def test_hosts_by_pdsh_where_it_can_serve(cluster: Cluster) -> None:
-    """By itself where the image has an sshd, else paramiko; what cannot work is refused with what can."""
-    pid = ["--", "sh", "-c", "[ $OMPI_COMM_WORLD_RANK = 0 ] || exit 0; cat $TMPDIR/../job.sh"]
-    assert "mnrun_beat='2'" in launch(cluster, *INSIDE, *pid).out
-    assert "mnrun_beat='5'" in launch(cluster, "--image", NOSSHD, *pid).out
-    refusal(launch(cluster, "--rsh", "pdsh", "--connect", "pipe", *INSIDE, *pid), 122, "--rsh paramiko")
+@contextmanager
+def away(cluster: Cluster, file: str) -> Iterator[None]:
+    cluster.root(LOGIN, "mv", file, f"{file}.away")
+    try:
+        yield
+    finally:
+        cluster.root(LOGIN, "mv", f"{file}.away", file)
+
+
+def test_hosts_by_the_ssh_that_everybody_has(cluster: Cluster, desk: Desk) -> None:
+    """Nobody needs pdsh or paramiko: `pip install .` is enough. Who asks for one that is not there is told so."""
+    desk.put("sitecustomize.py", "import sys\nsys.modules['paramiko'] = None\n")  # as where it is not installed
+    mnrun = ["env", f"PYTHONPATH={desk.path}", "mnrun", "--hosts", ALL]
+    with away(cluster, "/usr/bin/pdsh"):
+        check(cluster.alice([*mnrun, "--image", NOSSHD, "--", HELLO]), *cluster.nodes)
+        for rsh in ("pdsh", "paramiko"):
+            said = cluster.alice([*mnrun, "--rsh", rsh, *INSIDE, "--", HELLO])
+            refusal(said, 122, rsh, "not installed here")
+
+
+@pytest.fixture
+def gate(cluster: Cluster, configured: Callable[[str], None]) -> Iterator[None]:
+    """A jump host that drops every login beyond two that have not ended, before twelve names of node01."""
+    settings = "/etc/ssh/sshd_config.d/rehearsal.conf"
+    cluster.root("node04", "sh", "-c", f"sed 's/^MaxStartups .*/MaxStartups 2:100:2/' {settings} >/run/gate.conf")
+    cluster.root("node04", "/usr/sbin/sshd", "-f", "/run/gate.conf", "-p", "2222", "-o", "PidFile=/run/gate.pid")
+    configured("Host gate\n  HostName node04\n  Port 2222\nHost far*\n  HostName node01\n  ProxyJump gate\n")
+    yield
+    cluster.root("node04", "sh", "-c", "kill $(cat /run/gate.pid)")
+
+
+@pytest.mark.usefixtures("gate")
+@pytest.mark.parametrize("rsh", ["ssh", "paramiko"])
+def test_hosts_behind_one_jump_host(cluster: Cluster, rsh: str) -> None:
+    """One login to it serves them all. Nothing of it is left."""
+    plan = cluster.alice(["mnrun", "plan", "--rsh", rsh, "--hosts", "far[01-12]", "--runtime", "host", "--", "true"])
+    assert (plan.code, "far12: 1" in plan.out) == (0, True), plan
+    wait_for(lambda: not [p for p in cluster.processes() if p.node == LOGIN and p.argv[0] == "ssh"], "without ssh")
 
 
 def test_hosts_of_a_file_and_part_of_them(cluster: Cluster, desk: Desk) -> None:
-    """Both spellings of a hostfile; --nodelist and -n choose among its hosts, as in an allocation."""
     file = desk.put("hosts", "node01 slots=2\nnode02:1\n# no more\nnode03\n")
     words = ["mnrun", "--hostfile", file, *INSIDE]
     check(cluster.alice([*words, "--", HELLO]), spread={"node01": 2, "node02": 1, "node03": 1})
@@ -131,13 +151,12 @@ def test_hosts_may_be_this_machine(cluster: Cluster) -> None:
     """The launching machine needs no ssh server to be one of them; outside-in not even the program."""
     listening = cluster.root("login", "sh", "-c", "pidof sshd | tr ' ' '\\n' | sort -n | head -n 1").strip()
     cluster.root("login", "kill", listening)
-    cluster.root("login", "mv", "/usr/sbin/sshd", "/usr/sbin/sshd.away")
     try:
-        for way in (INSIDE, MPIRUN):
-            result = launch(cluster, *way, "-v", "--", HELLO, hosts="login,node01")
-            check(result, spread={"login": 1, "node01": 1})
+        with away(cluster, "/usr/sbin/sshd"):
+            for way in (INSIDE, MPIRUN):
+                result = launch(cluster, *way, "-v", "--", HELLO, hosts="login,node01")
+                check(result, spread={"login": 1, "node01": 1})
     finally:
-        cluster.root("login", "mv", "/usr/sbin/sshd.away", "/usr/sbin/sshd")
         cluster.root("login", "/usr/sbin/sshd")
 
 
@@ -169,8 +188,6 @@ def locked(cluster: Cluster, desk: Desk, configured: object) -> str:
 def test_hosts_out_of_reach_are_named_at_once(
     cluster: Cluster, desk: Desk, configured: Callable[[str], None], locked: str, rsh: str
 ) -> None:
-    """No such host, nobody who answers, a host key that is not known or another than it was, a key that nobody has
-    unlocked: each with its fix, and nothing is started."""
     known = desk.put("known", "")
     another = desk.put("another", f"node02 {' '.join(desk.read('locked.pub').decode().split()[:2])}\n")
     files = "  UserKnownHostsFile {0}\n  GlobalKnownHostsFile {0}\n"
@@ -208,7 +225,6 @@ def test_hosts_as_ssh_is_configured(
     [(("--ssh-user", "bob"), "the login was refused"), (("--ssh-port", "23"), "no ssh server answers")],
 )
 def test_hosts_that_refuse_us(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
-    """A wrong user, a wrong port: every host is named, once."""
     only_line(launch(cluster, *words, *INSIDE, "--", HELLO), 121, "4 of 4 hosts", f"node[01-04]: {why}", words[0])
 
 
@@ -229,7 +245,6 @@ def second(cluster: Cluster) -> Iterator[None]:
 @RSH
 @pytest.mark.usefixtures("second")
 def test_hosts_as_another_user_at_another_port(cluster: Cluster, rsh: str) -> None:
-    """The job is that user's, in the home that he has there."""
     there = "[ -r ~/.ssh/authorized_keys ] && echo $(id -un) $HOME"
     words = ["--rsh", rsh, "--ssh-user", "bob", "--ssh-port", "2222", "--chdir", "/tmp", *INSIDE]
     result = launch(cluster, *words, "--", "sh", "-c", there, hosts="node01,node02")
@@ -237,28 +252,29 @@ def test_hosts_as_another_user_at_another_port(cluster: Cluster, rsh: str) -> No
 
 
 def test_hosts_with_busy_gpus_are_named(cluster: Cluster) -> None:
-    """GPUs are counted on the hosts, one rank for each; whose are in use is said before the start."""
     script = """#!/bin/sh
 case $1 in
   -L) echo "GPU 0: Some GPU (UUID: GPU-aaa)"; echo "GPU 1: Some GPU (UUID: GPU-bbb)" ;;
-  *) echo "GPU-bbb, 4711, /usr/bin/python3" ;;
+  -q) printf '%s\\n' 'GPU 00000000:01:00.0' ' Processes : None' 'GPU 00000000:02:00.0' \\
+    ' Process ID : 1' ' Type : C' ' Name : /usr/bin/python3' ;;
 esac
 """
     places = [cluster.path("/usr/local/bin/nvidia-smi", node) for node in ("node01", "node02")]
     for node in ("node01", "node02"):
         cluster.put("/usr/local/bin/nvidia-smi", script, 0o755, node)
+    places.append(old_file(cluster, "node01"))
     try:
-        result = launch(cluster, *INSIDE, "--", HELLO, hosts="node[01-02]")
+        result = launch(cluster, "-v", *INSIDE, "--", HELLO, hosts="node[01-02]")
     finally:
         for place in places:
             place.unlink()
     check(result, "node01", "node02")
-    assert "node01: not free: GPU 1 (/usr/bin/python3, process 4711)" in result.err, result
+    assert "node01: not free: GPU 1 (/usr/bin/python3, process 1, another user's)" in result.err, result
+    assert "/dev/shm/nccl-old" in errors(result) and "node02: not free: 1" not in errors(result), result
     assert "one per GPU" in result.err, result
 
 
 def test_hosts_that_share_nothing(variant: Callable[..., Cluster]) -> None:
-    """No common filesystem: images are compared and copied, a missing directory is named, all before the start."""
     apart = variant(2, "--separate-home")
     hosts = "login:2,node[01-02]:1"
     spread = {"login": 2, "node01": 1, "node02": 1}
@@ -287,18 +303,31 @@ def test_hosts_that_share_nothing(variant: Callable[..., Cluster]) -> None:
 
 
 def test_hosts_are_no_batch_job(cluster: Cluster) -> None:
-    """submit says what detaches a job instead; inside an allocation the scheduler gives the nodes."""
-    said = refusal(cluster.alice(["mnrun", "submit", "--hosts", ALL, *INSIDE, "--", HELLO]), 122, "tmux")
-    assert "mnrun --hosts" in said, said
-    refusal(cluster.mnrun("--hosts", ALL, *INSIDE, "--", HELLO, nodes=1), 2, "--nodelist")
+    refusal(cluster.alice(["mnrun", "submit", "--hosts", ALL, *INSIDE, "--", HELLO]), 122, "-w node[01-04]")
+    refusal(cluster.mnrun("--hosts", ALL, *INSIDE, "--", HELLO, nodes=1), 122, "node01")
 
 
-@pytest.mark.parametrize(("rsh", "words"), [("paramiko", MPIRUN), ("pdsh", INSIDE)], ids=["paramiko", "pdsh"])
+@pytest.mark.parametrize(("rsh", "words"), [("paramiko", MPIRUN), ("ssh", INSIDE)], ids=["paramiko", "ssh"])
 def test_hosts_are_left_clean_when_mnrun_is_killed(cluster: Cluster, rsh: str, words: list[str]) -> None:
-    """kill -9 of mnrun: nothing of the job is left on any host within seconds."""
     with under_way(cluster, "--rsh", rsh, *words):
         kill(cluster.mnruns())
         clean_soon(cluster, time.monotonic(), killed=True)
+
+
+def test_hosts_of_a_run_that_is_cancelled_by_its_name(cluster: Cluster) -> None:
+    """There is no scheduler to end it. A signal goes to its program."""
+    program = ("sh", "-c", "trap 'echo told >&2' USR1; echo up >&2; while :; do sleep 0.1; done")
+    with cluster.running(
+        ["mnrun", "--hosts", ALL, "-J", "remote", *INSIDE, "--launcher", "env", "--", *program]
+    ) as job:
+        job.saying(lambda said: said.err.count("up\n") == 8, "up on all hosts")
+        told = json.loads(cluster.alice(["mnrun", "report", "--json", "remote"]).out)["about"]
+        assert (told["name"], told["state"]) == ("remote", "RUNNING")
+        assert cluster.alice(["mnrun", "cancel", "-s", "USR1", "remote"]).code == 0
+        job.saying(lambda said: said.err.count("told\n") == 8, "told on all hosts")
+        assert cluster.alice(["mnrun", "cancel", "remote"]).code == 0
+        assert job.end().code == 143
+    clean_soon(cluster, time.monotonic())
 
 
 @pytest.mark.skipif(not full(), reason="more than a minute of waiting")
@@ -318,9 +347,8 @@ def test_hosts_of_a_launcher_that_was_stopped(cluster: Cluster, rsh: str) -> Non
     assert "no answer from it" not in result.err, result
 
 
-@pytest.mark.parametrize("rsh", some(("pdsh", "paramiko"), ("paramiko",)))
+@pytest.mark.parametrize("rsh", some(RSHS, ("ssh",)))
 def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
-    """Power off in the middle: it is named, everything else ends, and the exit code is ours."""
     with under_way(cluster, "--rsh", rsh, *INSIDE) as job, lost(cluster, "kill", "node03"):
         result = job.end()
         # Guards that nobody tells end by themselves, but only after two minutes.
@@ -332,16 +360,14 @@ def test_hosts_of_which_one_dies(cluster: Cluster, rsh: str) -> None:
 @pytest.mark.skipif(not full(), reason="two minutes")
 @RSH
 def test_hosts_that_are_sixty_four(variant: Callable[..., Cluster], rsh: str) -> None:
-    """On a machine that is far too small for so many, so that every word comes late."""
     many = variant(64)
     words = ["mnrun", "--hosts", "node[01-64]", "--rsh", rsh, "--start-timeout", "300", *INSIDE, "--", HELLO]
     check(many.alice(words, seconds=400), *many.nodes, tasks=1)
 
 
 @pytest.mark.skipif(not full(), reason="half a minute, and much as the one before")
-@pytest.mark.parametrize("rsh", ["pdsh", "paramiko"])
+@RSH
 def test_hosts_of_which_one_is_cut_off(cluster: Cluster, rsh: str) -> None:
-    """A wire that is pulled: as above; what lives on there ends once it can, or after two minutes of silence."""
     with under_way(cluster, "--rsh", rsh, *MPIRUN) as job, lost(cluster, "cut", "node03"):
         result = job.end()
         assert [p for p in cluster.processes() if p.node == "node03"], "the test is none: nothing lived on"

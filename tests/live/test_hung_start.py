@@ -11,7 +11,7 @@ from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, Way, full, one
 from .reports import refusal
 from .stage import Cluster, Desk, wait_for
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("faults")]
+pytestmark = pytest.mark.xdist_group("faults")
 
 SOON = ("--start-timeout", "30s")
 HANGS = "#!/bin/sh\nexec sleep 3596\n"
@@ -43,7 +43,6 @@ def test_an_mpirun_that_never_wires_up(cluster: Cluster, desk: Desk, daemon: str
 
 @contextmanager
 def hanging(cluster: Cluster) -> Iterator[str]:
-    """An image on a FUSE file system of the worker, whose server is stopped. On the other node it does not hang."""
     place = "/mnt"
     cluster.root("node01", "mount", "--bind", "/images", place)
     with cluster.running(
@@ -73,7 +72,6 @@ def test_an_image_on_a_file_system_that_hangs(cluster: Cluster, way: Way) -> Non
 
 
 def test_an_image_that_is_a_pipe(cluster: Cluster, desk: Desk) -> None:
-    """Nobody reads from a FIFO, which would wait for a writer for ever."""
     cluster.root("login", "mkfifo", "-m", "644", f"{desk.path}/image.sif")
     result = cluster.mnrun(*SOON, "--image", f"{desk.path}/image.sif", "--", HELLO, nodes=2)
     refusal(result, (2, 121, 122), f"{desk.path}/image.sif")

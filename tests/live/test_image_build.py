@@ -15,8 +15,6 @@ from .cells import HELLO, OMPI5, full, one, turn
 from .reports import check, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 
-pytestmark = pytest.mark.live
-
 BASE = "/images/base.sif"
 LOCAL = ("--arg", f"base={BASE}")
 
@@ -27,12 +25,10 @@ def base(cluster: Cluster) -> None:
 
 
 def typed(page: str, begin: str) -> str:
-    """The line of a page that begins so."""
     return next(line[2:] for line in (TOP / page).read_text().splitlines() if line.startswith(f"$ {begin} "))
 
 
 def test_image_build_bare(cluster: Cluster, desk: Desk) -> None:
-    """A recipe becomes a file, with its steps, and the README's job runs in it. Nothing else is left."""
     build, job = typed("docs/tutorials/first-job.md", "mnrun image build"), typed("README.md", "mnrun -N 2")
     done = cluster.alice([*build.split(), *LOCAL, "-v"], cwd=desk.path)
     assert done.code == 0 and done.out == f"{desk.path}/python.sif\n", done
@@ -58,14 +54,12 @@ def test_image_build_openmpi(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_image_build_mpich(cluster: Cluster, desk: Desk) -> None:
-    """NetPIPE measures between two nodes."""
     path = built.image(cluster, desk, "base", "netpipe", "--arg", "mpi=mpich")
     done = cluster.mnrun("--image", path, "--", "NPmpich2", "-u", "64", "-n", "10", "-o", "/dev/null", nodes=2, tasks=1)
     assert done.code == 0 and "Mbps" in done.out + done.err, done
 
 
 def test_image_build_in_stages(cluster: Cluster, desk: Desk) -> None:
-    """A compiler in the first stage makes a program of a file beside the recipe, and the image has that alone."""
     path = built.image(cluster, desk, "base", "mpi-bandwidth")
     done = cluster.mnrun("--image", path, "--", "mpi_bandwidth", nodes=2, tasks=1)
     assert done.code == 0 and done.out.count("MB/s") == 10 and "1000000 bytes: best" in done.out, done
@@ -85,14 +79,12 @@ def test_image_build_pytorch(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_image_build_of_ones_own(cluster: Cluster, desk: Desk) -> None:
-    """A definition that copies a file beside it, with an argument of Apptainer's."""
+    """A definition in a directory, that copies a file beside it, with an argument of Apptainer's."""
     desk.put("note", "from the note\n")
     text = f"Bootstrap: localimage\nFrom: {BASE}\n%files\n  note /note\n%post\n  echo '{{{{ WORD }}}}' >>/note\n"
     desk.put("app.def", text)
-    done = cluster.alice(
-        ["mnrun", "image", "build", f"{desk.path}/app.def", "--arg", "WORD=hi", "-o", f"{desk.path}/a.sif"]
-    )
-    assert done.code == 0, done
+    done = cluster.alice(["mnrun", "image", "build", ".", "--arg", "WORD=hi", "-o", "a.sif"], cwd=desk.path)
+    assert done.code == 0 and "app.def" in done.err, done
     ran = cluster.mnrun("--image", f"{desk.path}/a.sif", "--", "cat", "/note", nodes=1, tasks=1)
     assert ran.out == "from the note\nhi\n", ran
 
@@ -133,7 +125,6 @@ FAILURES = {
 
 @pytest.mark.parametrize("case", FAILURES)
 def test_image_build_fails(cluster: Cluster, desk: Desk, case: str) -> None:
-    """One line says why, and no half an image is left."""
     words, code, said = FAILURES[case]
     done = cluster.alice(["mnrun", "image", "build", "bare", *words, "-Q", "-o", f"{desk.path}/a.sif"])
     refusal(done, code, *said)
@@ -142,14 +133,11 @@ def test_image_build_fails(cluster: Cluster, desk: Desk, case: str) -> None:
 
 @pytest.fixture
 def slow(desk: Desk) -> Iterator[str]:
-    """A definition whose step takes a minute."""
     yield desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n%post\n  sleep 60\n")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_image_build_is_stopped(cluster: Cluster, desk: Desk, slow: str, signum: signal.Signals) -> None:
-    """Ctrl-C ends the builder and removes what it has made. After a kill the next build removes it."""
-
     def sleeps() -> bool:
         return any(process.argv[:1] == ("sleep",) for process in cluster.processes())
 
@@ -193,7 +181,6 @@ def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> 
 @pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("engine", one(1, ["docker", "podman"]))
 def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
-    """A file becomes an image of a store, with its variables, and that a file again. Jobs run in both."""
     variables = "export PLAIN='two words'\n  export NASTY='a \"b\" $'"
     desk.put("app.def", f"Bootstrap: localimage\nFrom: {OMPI5}\n%environment\n  {variables}\n")
     convert = ["mnrun", "image", "convert", "--store", engine]

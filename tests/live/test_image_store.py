@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
+from hashlib import sha256
 
 import pytest
+
+from published import checked
 
 from .cells import OMPI5
 from .reports import refusal
 from .stage import LOGIN, TOP, Cluster, Desk, below, wait_for
-
-pytestmark = pytest.mark.live
+from .terminal import Terminal
 
 SMALL = "login:5000/small:1"
 CACHE = "/home/alice/.mnrun/cache"
@@ -20,15 +22,13 @@ CACHE = "/home/alice/.mnrun/cache"
 
 @pytest.fixture
 def registry(cluster: Cluster) -> Iterator[None]:
-    """Both registries on the login node, and an empty cache of alice's."""
     cluster.tool("registry")
     cluster.root(LOGIN, "rm", "-rf", CACHE)
     yield
     cluster.root(LOGIN, "rm", "-rf", CACHE)
 
 
-def test_image_pull_ls_gc(cluster: Cluster, desk: Desk, registry: None) -> None:
-    """Two tags of an image are one file, a copy of which is the user's own; what no job uses can be removed."""
+def test_image_pull_ls_clean(cluster: Cluster, desk: Desk, registry: None) -> None:
     first = cluster.alice(["mnrun", "image", "pull", SMALL])
     assert first.code == 0 and first.out.startswith(f"{CACHE}/sha256-"), first
     cluster.root(LOGIN, "skopeo", "copy", "-q", f"docker://{SMALL}", "docker://login:5000/small:same")
@@ -41,10 +41,29 @@ def test_image_pull_ls_gc(cluster: Cluster, desk: Desk, registry: None) -> None:
     again = cluster.alice(["mnrun", "image", "pull", SMALL])
     assert (again.code, again.out, again.err) == (0, first.out, "")
     cluster.root(LOGIN, "touch", "-d", "3 days ago", first.out.strip())
-    removed = cluster.alice(["mnrun", "image", "gc", "--older", "2d"])
+    removed = cluster.alice(["mnrun", "clean", "--images", "--older", "2d"])
     assert removed.code == 0 and first.out.strip() in removed.out, removed
     empty = cluster.alice(["mnrun", "image", "ls"])
     assert empty.out == "" and "no images in" in empty.err, empty
+
+
+def test_image_rm(cluster: Cluster, desk: Desk, registry: None) -> None:
+    """What a job runs in stays until its end. A launch after that pulls it anew."""
+    pulled = cluster.alice(["mnrun", "image", "pull", SMALL])
+    file, remove = pulled.out.strip(), ["mnrun", "image", "rm", SMALL]
+    listed = checked("image ls", cluster.alice(["mnrun", "image", "ls", "--json"]).out)["images"]
+    assert [image["file"] for image in listed] == [file] and listed[0]["size"] == cluster.path(file).stat().st_size
+    refusal(cluster.alice(["mnrun", "image", "rm", "login:5000/smal:1"]), 2, f"did you mean {SMALL}?")
+    waits = ["--image", SMALL, "--launcher", "env", "--", "sh", "-c", "echo up; kill -STOP $$"]
+    with cluster.running(cluster.launch(*waits, nodes=1, tasks=1)) as job:
+        job.saying(lambda said: "up" in said.out, "up")
+        refusal(cluster.alice(remove), 122, "is in use by job")
+        assert cluster.path(file).exists()
+        job.kill()
+    wait_for(lambda: cluster.alice(remove).code == 0, "removed")
+    assert [path for path in below(cluster.path(CACHE)) if path.is_file() and path.parent.name != "facts"] == []
+    again = cluster.mnrun("-Q", *waits[:4], "--", "cat", "/etc/version", nodes=1, tasks=1)
+    assert (again.code, again.out) == (0, "1\n"), again
 
 
 def test_image_with_a_shell_and_cat_alone(cluster: Cluster, registry: None) -> None:
@@ -73,16 +92,11 @@ HELD = 50 << 20
 
 
 def sent(cluster: Cluster, digest: str) -> list[int]:
-    """The bytes that the registry has sent for each GET of a layer."""
     log = cluster.path("/var/lib/rehearsal/open.log").read_text()
     return [int(size) for size in re.findall(rf'"GET /v2/layers/blobs/sha256:{digest} HTTP/\S+ 200 (\d+)', log)]
 
 
 def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
-    """After a kill in the middle, the next pull does not take the complete layer again. No half a layer stays.
-
-    Apptainer 1.4.5 asks for every layer, and hangs up where it has one: the registry has sent the first 4 MiB by then.
-    """
     first, _, second, _ = cluster.root(LOGIN, "sh", "-euc", LAYERS).split()
     refs, pull = cluster.path(f"{CACHE}/refs"), ["mnrun", "image", "pull", "login:5002/layers:1"]
     cluster.put("/run/store.gate.py", GATE.read_bytes(), uid=0)
@@ -90,16 +104,20 @@ def test_image_pull_is_cut_off(cluster: Cluster, registry: None) -> None:
     try:
         with cluster.running(gate, user="root") as door:
             door.saying(lambda said: "listening" in said.out, "listening")
-            with cluster.running(pull) as job:
+            with Terminal(cluster.argv(LOGIN, "alice", pull)) as terminal:
                 door.saying(lambda said: "held" in said.out, "held")
-                wait_for(lambda: any(refs.glob(f"*.layers/{first}")), "half pulled", 30, lambda: str(job.so_far()))
+                terminal.expect(r"pulling: login: .*, [45]\d MB")
+                wait_for(lambda: any(refs.glob(f"*.layers/{first}")), "half pulled", 30, lambda: terminal.seen)
                 cluster.launcher().send(signal.SIGKILL)
-                assert job.end().code == 128 + signal.SIGKILL
+                assert terminal.end() == 128 + signal.SIGKILL
             wait_for(lambda: not list(refs.glob("*.lock*")), "free of locks")
             wait_for(lambda: [p.name for p in below(refs.parent) if p.is_file()] == [first], "rid of half a layer")
             cluster.put(OPEN, "", uid=0)
             done = cluster.alice(pull)
             assert done.code == 0 and not list(refs.glob("*.layers")), done
+            size = cluster.path(done.out.strip()).stat().st_size
+            said = re.search(r", ([\d.]+) MB, after", done.err)
+            assert len(done.err.splitlines()) == 2 and said and abs(float(said[1]) - size / 1e6) < 0.1, done
     finally:
         cluster.root(LOGIN, "rm", "-f", OPEN, "/run/store.gate.py")
     wait_for(lambda: len(sent(cluster, first)) == 2, "logged by the registry")
@@ -123,14 +141,36 @@ def test_image_verbs_refuse(cluster: Cluster, registry: None, case: str) -> None
     refusal(cluster.alice(["mnrun", "image", *words]), code, said)
 
 
+# An image with a PyTorch of CUDA, of which mnrun reads one file.
+TORCH = f"""\
+Bootstrap: localimage
+From: {OMPI5}
+%post
+  place=/usr/local/lib/python3.13/dist-packages/torch
+  mkdir -p $place
+  printf "__version__ = '2.6.0+cu124'\\ncuda: Optional[str] = '12.4'\\n" >$place/version.py
+"""
+
+
+def test_image_inspect(cluster: Cluster, desk: Desk) -> None:
+    desk.put("torch.def", TORCH)
+    made = cluster.alice(["mnrun", "image", "build", ".", "-o", "torch.sif"], cwd=desk.path)
+    assert made.code == 0, made
+    for words in (["mnrun"], ["salloc", "-Q", "-N1", "mnrun"]):
+        done = cluster.alice([*words, "image", "inspect", "--json", "torch.sif"], cwd=desk.path)
+        found = checked("image inspect", done.out)
+        assert found["size"] == cluster.path(f"{desk.path}/torch.sif").stat().st_size, done
+        assert found["digest"] == f"sha256:{sha256(desk.read('torch.sif')).hexdigest()}", done
+        assert (found["pytorch"], found["cuda"]) == ("2.6.0+cu124", "12.4"), done
+        assert found["python"] == "3.13 (/usr/bin/python3)" and len(found["mpis"]) == 1, done
+
+
 def test_image_inspect_on_a_node(cluster: Cluster) -> None:
-    """In a job its first node answers, and the verdict is about that node."""
     done = cluster.alice(["salloc", "-Q", "-N1", "-w", "node02", "mnrun", "image", "inspect", OMPI5])
     assert done.code == 0 and done.out.splitlines()[-1] == "  asked on node02", done
 
 
 def test_image_verify(cluster: Cluster, desk: Desk) -> None:
-    """All nodes see the same file, or are named by digest."""
     job = ["salloc", "-Q", "-N2", "-w", "node01,node02", "mnrun", "image", "verify"]
     same = cluster.alice([*job, OMPI5])
     assert same.code == 0 and same.out.splitlines()[1].startswith("node[01-02]  sha256:"), same
@@ -147,7 +187,6 @@ def test_image_verify(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_image_verify_signature(cluster: Cluster, desk: Desk) -> None:
-    """A key demands a signature, and finds a change in a signed image."""
     keys = "openssl genpkey -algorithm RSA -out private.pem && openssl pkey -in private.pem -pubout -out public.pem"
     made = cluster.alice(
         ["sh", "-ec", f"{keys}; cp {OMPI5} a.sif; apptainer sign --key private.pem a.sif"], cwd=desk.path
@@ -180,7 +219,6 @@ exit 10
 
 
 def test_image_verify_by_cosign(cluster: Cluster, desk: Desk, registry: None) -> None:
-    """The signature of an image in a registry is for the digest that the cached file has there."""
     desk.put("cosign.pub", "-----BEGIN PUBLIC KEY-----\n")
     verify = ["mnrun", "image", "verify", SMALL, "--key", "cosign.pub"]
     assert cluster.alice(["mnrun", "image", "pull", SMALL]).code == 0

@@ -17,8 +17,6 @@ from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, Result, below, wait_for
 from .stranger import kill
 
-pytestmark = pytest.mark.live
-
 OPEN, DOOR = "login:5000", "login:5001"  # the second one wants a login
 CACHE = "/home/alice/.mnrun/cache"
 OUTSIDE = ("--mode", "outside-in", "--launcher", "srun")
@@ -28,27 +26,23 @@ LET_IN = {"APPTAINER_DOCKER_USERNAME": "alice", "APPTAINER_DOCKER_PASSWORD": "op
 
 @pytest.fixture(scope="module")
 def registry(cluster: Cluster) -> None:
-    """Both registries, on the login node."""
     cluster.tool("registry")
 
 
 @pytest.fixture(autouse=True)
 def cache(cluster: Cluster, registry: None) -> Iterator[str]:
-    """An empty cache of alice's, gone afterwards."""
     cluster.root(LOGIN, "rm", "-rf", CACHE)
     yield CACHE
     cluster.root(LOGIN, "rm", "-rf", CACHE)
 
 
 def files(cluster: Cluster) -> list[str]:
-    """What of images is in the cache, but for the folders; what is known of them lies in facts/ and sums/."""
     cache = cluster.path(CACHE)
     paths = (path.relative_to(cache) for path in sorted(below(cache)) if path.is_file())
     return [str(path) for path in paths if path.parts[0] not in ("facts", "sums")]
 
 
 def small(cluster: Cluster, *words: str, reference: str = f"{OPEN}/small:1", nodes: int = 4, **more: object) -> Result:
-    """A job in a small image, whose ranks say which version of it they are in."""
     return cluster.mnrun(*OUTSIDE, *words, "--image", reference, *VERSION, nodes=nodes, tasks=1, **more)  # type: ignore[arg-type]
 
 
@@ -69,7 +63,6 @@ def test_images_are_converted_once_and_run(cluster: Cluster) -> None:
 
 
 def test_images_of_a_tag_that_moves(cluster: Cluster) -> None:
-    """missing runs what is there; always finds the new one, in a file of its own; and asks once for all nodes."""
     tag = f"{OPEN}/small:moving"
 
     def move(version: str) -> None:
@@ -120,7 +113,6 @@ def test_images_that_are_damaged(cluster: Cluster, reference: str) -> None:
 
 
 def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:
-    """The script pulls as a live run does, with the job's own login; of that nothing is written down."""
     words = ["submit", "--wait", "-N", "4", "-o", "%j.out", *OUTSIDE, "--image", f"{DOOR}/small:2", *VERSION]
     assigned = [f"{name}={value}" for name, value in LET_IN.items()]
     try:
@@ -140,7 +132,6 @@ def test_images_in_a_batch_script(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_images_on_hosts(cluster: Cluster) -> None:
-    """Without a scheduler, too: the login of our environment goes along, and is on no command line."""
     words = ["--hosts", "node01,node02", "--mode", "outside-in", "--image", f"{DOOR}/small:1"]
     assigned = [f"{name}={value}" for name, value in LET_IN.items()]
     waiting = ["sh", "-c", "echo version $(cat /etc/version) >&2; exec sleep 600"]
@@ -175,7 +166,6 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_images_that_cannot_be_had(cluster: Cluster, wrong: str) -> None:
-    """One line, with what to do, and the node that said so; nothing half-done stays."""
     words, reference, code, wanted = WRONG[wrong]
     line = refusal(small(cluster, "-Q", *words, reference=reference), code, *wanted)
     assert code == 2 or "node0" in line or "node[" in line, line
@@ -183,7 +173,6 @@ def test_images_that_cannot_be_had(cluster: Cluster, wrong: str) -> None:
 
 
 def test_images_with_a_wrong_password(cluster: Cluster) -> None:
-    """The registry's no, without the password; a key lets in, whose user's name is a word of the registry's."""
     wrong = {"APPTAINER_DOCKER_USERNAME": "$oauthtoken", "APPTAINER_DOCKER_PASSWORD": "another key"}
     line = refusal(small(cluster, "-Q", reference=f"{DOOR}/small:1", env=wrong), 125, DOOR)
     assert "another key" not in line
@@ -210,7 +199,6 @@ def test_images_of_a_registry_that_no_node_trusts(cluster: Cluster) -> None:
 
 @pytest.mark.skipif(not full(), reason="Apptainer asks again for a minute: --full")
 def test_images_of_a_registry_that_has_had_enough(cluster: Cluster) -> None:
-    """The answer of a public registry to a real client."""
     program = cluster.put("/run/limited.py", (Path(__file__).parent / "programs/limited.py").read_bytes())
     certificate = (f"/etc/rehearsal/registry.{kind}" for kind in ("pem", "key"))
     try:
@@ -232,7 +220,6 @@ exec sleep 600
 
 @pytest.fixture
 def slow(cluster: Cluster) -> Iterator[None]:
-    """A conversion that does not come to its end."""
     for node in cluster.nodes:
         cluster.root(node, "mv", "/usr/local/bin/mksquashfs", "/usr/local/bin/mksquashfs.away")
         cluster.put("/usr/local/bin/mksquashfs", SLOW, 0o755, node)
@@ -247,8 +234,6 @@ def packing(cluster: Cluster) -> bool:
 
 
 def gone(cluster: Cluster) -> None:
-    """Nothing half-done in the cache or on a node, and no process. Complete layers stay for the next pull."""
-
     def half_done() -> list[str]:
         return [name for name in files(cluster) if not re.fullmatch(r"refs/[^/]+\.layers/[0-9a-f]{64}", name)]
 
@@ -259,14 +244,12 @@ def gone(cluster: Cluster) -> None:
 
 
 def test_images_that_take_too_long(cluster: Cluster, slow: None) -> None:
-    """--pull-timeout is PREPARE's own; what was begun goes."""
     result = small(cluster, "-Q", "--pull-timeout", "10s", "--start-timeout", "1s")
     refusal(result, 124, "not there after 10 s", "--pull-timeout", "waits for node0")
     gone(cluster)
 
 
 def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> None:
-    """kill -9 of mnrun while a node converts: half an image goes, and the lock with it; the next job converts."""
     with cluster.running(cluster.launch(*OUTSIDE, "--image", f"{OPEN}/small:1", *VERSION, nodes=2, tasks=1)) as job:
         wait_for(lambda: packing(cluster), "packing", state=lambda: str(job.so_far()))
         kill(cluster.mnruns())
@@ -275,7 +258,6 @@ def test_images_of_a_launcher_that_is_killed(cluster: Cluster, slow: None) -> No
 
 
 def test_images_wait_for_a_lock_no_longer_than_its_holder_lives(cluster: Cluster) -> None:
-    """What a node left that died: its lock without a heartbeat is taken over, and half a file with it."""
     assert small(cluster).out.split() == ["1"] * 4
     lock = f"{CACHE}/{next(name for name in files(cluster) if 'refs/' in name)}.lock"
     cluster.root(LOGIN, "sh", "-c", f"rm -rf {CACHE}/sha* && mkdir {lock} && echo half >{lock}/new.sif")
@@ -286,7 +268,6 @@ def test_images_wait_for_a_lock_no_longer_than_its_holder_lives(cluster: Cluster
 
 
 def test_images_on_a_full_disk(cluster: Cluster) -> None:
-    """The cache's disk is full: said so, with where, and nothing half-done stays."""
     place = "/var/tmp/tiny"
     try:
         for node in cluster.nodes:
@@ -320,7 +301,6 @@ def test_images_that_nobody_uses(cluster: Cluster) -> None:
 
 
 def test_images_that_differ_between_nodes(cluster: Cluster) -> None:
-    """Caches of the nodes' own, one of which has another image under the tag: it is named."""
     place = "/var/tmp/own"
     tag = f"{OPEN}/small:differs"
 
@@ -338,7 +318,6 @@ def test_images_that_differ_between_nodes(cluster: Cluster) -> None:
 
 
 def test_images_without_a_scheduler(cluster: Cluster) -> None:
-    """The same under --hosts."""
     words = ["mnrun", "--hosts", "node[01-03]", *OUTSIDE[:2], "--image", f"{OPEN}/small:1", *VERSION]
     assert cluster.alice(words).out.split() == ["1"] * 3
     refusal(cluster.alice([*words[:-5], "-Q", "--image", f"{OPEN}/small:7", *VERSION]), 125, "small:7", "node")
@@ -365,8 +344,6 @@ def test_images_for_charliecloud(cluster: Cluster) -> None:
 @pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
 def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> None:
-    """Each node pulls for itself, if it has to; one that has another image under the name is named."""
-
     tag = f"{OPEN}/small:{time.monotonic_ns()}"  # which no store has
     engines.root(LOGIN, "skopeo", "copy", "-q", f"docker://{OPEN}/small:1", f"docker://{tag}")
 

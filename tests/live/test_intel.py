@@ -8,8 +8,6 @@ from .cells import HELLO, some
 from .reports import check, refusal
 from .stage import Cluster
 
-pytestmark = pytest.mark.live
-
 INTEL = "/images/intel.sif"
 PMI2 = "/usr/lib/x86_64-linux-gnu/libpmi2.so.0"
 
@@ -21,7 +19,6 @@ def image(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("connect", some(("ssh", "pipe"), ("pipe",)))
 def test_intel_inside_out(cluster: Cluster, connect: str) -> None:
-    """Its own Hydra finds the nodes, by its own names; a plain mpirun in a script, too."""
     words = ("--connect", connect, "--image", INTEL)
     check(cluster.mnrun(*words, "--mpi", "intelmpi", "--", HELLO), *cluster.nodes)
     check(cluster.mnrun(*words, "--", "mpirun", HELLO, nodes=2), *cluster.nodes[:2])
@@ -30,7 +27,6 @@ def test_intel_inside_out(cluster: Cluster, connect: str) -> None:
 
 
 def test_intel_outside_in(cluster: Cluster) -> None:
-    """By srun with Slurm's libpmi2, which it must be told of; by the nodes' mpiexec.hydra, MPICH's."""
     words = ("--launcher", "srun", "--image", INTEL)
     check(cluster.mnrun("-x", f"I_MPI_PMI_LIBRARY={PMI2}", *words, "--", HELLO, nodes=2), *cluster.nodes[:2])
     refusal(cluster.mnrun(*words, "--", HELLO, nodes=2), 122, "I_MPI_PMI_LIBRARY")

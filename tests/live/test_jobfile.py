@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from published import checked
 
-from .batch import of_the_site
+from .batch import forget, of_the_site
 from .cells import HELLO, OMPI5
-from .reports import check, mine
-from .stage import LOGIN, Cluster, Desk
-
-pytestmark = pytest.mark.live
+from .reports import Rank, check, mine
+from .stage import LOGIN, TOP, Cluster, Desk, Result
 
 JOB = f"""\
 command = ["{HELLO}", "two words", "$HOME"]
@@ -32,7 +32,6 @@ ENV = {"IMAGES": "/images", "TOKEN": "very-secret"}
 
 @pytest.fixture
 def job(desk: Desk) -> str:
-    """A job file with a folder beside it, in alice's home."""
     desk.cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/data")
     return desk.put("job.toml", JOB)
 
@@ -46,14 +45,12 @@ def test_a_job_file_runs(cluster: Cluster, job: str) -> None:
 
 
 def test_its_variables_arrive(cluster: Cluster, job: str) -> None:
-    """Set, passed on, and taken away; its binds are those beside it."""
     words = ["sh", "-c", 'echo "$GREETING|$TOKEN|${PYTHONNOUSERSITE-none}|$(ls -d /data)"']
     result = cluster.mnrun(job, "-n", "1", "-N", "1", "-Q", "--", *words, nodes=1, tasks=0, env=ENV)
     assert (result.code, result.out) == (0, "it's = a test|very-secret|none|/data\n"), result
 
 
 def test_every_layer_above_the_file(cluster: Cluster, job: str) -> None:
-    """job file < MNRUN_* < SBATCH_* < command line, each with its origin in the plan; no secret in it."""
     env = {
         **ENV,
         "MNRUN_NTASKS_PER_NODE": "3",
@@ -97,7 +94,6 @@ def test_the_script_has_the_same_origins(cluster: Cluster, job: str) -> None:
 
 @pytest.mark.parametrize("mode", ["inside-out", "outside-in"])
 def test_a_variable_is_taken_away_in_both_walks(cluster: Cluster, desk: Desk, mode: str) -> None:
-    """Live and submitted: what a job file removes, no rank has; what it sets and passes on, each has."""
     words = 'echo "$OMPI_COMM_WORLD_RANK $A|${GONE-away}|$TOKEN"'
     path = desk.put(
         "job.toml",
@@ -120,7 +116,6 @@ def test_a_variable_is_taken_away_in_both_walks(cluster: Cluster, desk: Desk, mo
 
 
 def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
-    """Chosen by Slurm's name of the cluster; its values, its partition's, and its words on what it does not want."""
     name = cluster.root(LOGIN, "sh", "-c", "scontrol show config | sed -n 's/^ClusterName *= *//p'").strip()
     of_the_site(
         cluster,
@@ -150,7 +145,6 @@ def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
 
 
 def test_records_where_the_site_has_them(cluster: Cluster, site: str, desk: Desk) -> None:
-    """submit writes there, and logs and status look there, without a word on it."""
     of_the_site(cluster, "profiles/here.toml", f'match.hostname = "login*"\nsite.jobs = "{desk.path}/records/jobs"')
     words = ["mnrun", "submit", "--wait", "-N", "1", "-n", "1", "--runtime", "host", "--", "echo", "hello there"]
     submitted = cluster.alice(words, cwd=desk.path)
@@ -164,7 +158,6 @@ def test_records_where_the_site_has_them(cluster: Cluster, site: str, desk: Desk
 
 @pytest.mark.parametrize(("mode", "owner"), [("666", "root"), ("664", "root:proj"), ("644", "alice")])
 def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str, owner: str) -> None:
-    """With a warning, and the job runs."""
     of_the_site(cluster, "profiles/here.toml", 'match.hostname = "*"\nmode = "outside-in"\nkeep = true', mode, owner)
     result = cluster.mnrun("--image", OMPI5, "--", HELLO, nodes=1, tasks=1)
     check(result, "node01", tasks=1)
@@ -173,7 +166,6 @@ def test_what_is_not_the_sites_is_ignored(cluster: Cluster, site: str, mode: str
 
 
 def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> None:
-    """Both are named, and how to choose; a job of one of them is found without its name, wherever its records lie."""
     for name in ("one", "two"):
         of_the_site(
             cluster, f"profiles/{name}.toml", f'match.hostname = "login*"\nsite.jobs = "{desk.path}/{name}/jobs"'
@@ -204,7 +196,6 @@ def test_two_profiles_that_match(cluster: Cluster, site: str, desk: Desk) -> Non
     ],
 )
 def test_a_wrong_job_file(cluster: Cluster, desk: Desk, text: str, said: str) -> None:
-    """File and line, one line of ours, code 2."""
     path = desk.put("job.toml", text.encode())
     result = cluster.alice(["mnrun", "plan", path])
     assert (result.code, result.out) == (2, ""), result
@@ -213,7 +204,6 @@ def test_a_wrong_job_file(cluster: Cluster, desk: Desk, text: str, said: str) ->
 
 
 def test_tabs_are_blanks(cluster: Cluster, desk: Desk) -> None:
-    """Between words; one within a name was never meant."""
     path = desk.put("job.toml", f'[a]\n\timage\t=\t"{OMPI5}"\t# tabs\n\tcommand = ["{HELLO}"]\n')
     assert cluster.alice(["mnrun", "plan", path]).code == 0
     path = desk.put("job.toml", 'name = "a\tb"\n')
@@ -223,22 +213,44 @@ def test_tabs_are_blanks(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_init_and_then_run(cluster: Cluster, desk: Desk) -> None:
-    """The file that init writes is one to run from; a second init leaves it alone."""
     made = cluster.alice(["mnrun", "init"], cwd=desk.path)
     assert (made.code, made.out) == (0, "job.toml\n"), made
     before = desk.read("job.toml")
     again = cluster.alice(["mnrun", "init"], cwd=desk.path)
     assert (again.code, again.out) == (2, ""), again
     assert desk.read("job.toml") == before
+    assert cluster.alice(["mnrun", "init", "mine.toml", "-n1", "--image", OMPI5, "--", HELLO], cwd=desk.path).code == 0
+    check(cluster.mnrun("mine.toml", nodes=1, tasks=1, cwd=desk.path), "node01", tasks=1)
     result = cluster.mnrun("job.toml", "--image", OMPI5, "--", HELLO, nodes=1, tasks=1, cwd=desk.path)
     check(result, "node01", tasks=1)
 
 
 def test_completion(cluster: Cluster) -> None:
-    """What `mnrun completion bash` prints makes a real bash complete."""
     script = (
         'eval "$(mnrun completion bash)"; COMP_WORDS=(mnrun run --ntasks-p) COMP_CWORD=2; '
         '_mnrun_completion mnrun --ntasks-p run; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     result = cluster.alice(["bash", "-c", script])
     assert "--ntasks-per-node" in result.out.split(), result
+
+
+ANYWHERE = TOP / "tests/unit/schedulers/anywhere.toml"  # anywhere.md has it in the words of each scheduler
+
+
+def check_anywhere(result: Result) -> None:
+    """All ranks of the file spoke, two on each node, in whatever order a scheduler has the nodes."""
+    assert result.code == 0, result
+    ours = b"".join(line for line in result.raw.splitlines(True) if line.startswith(b"rank "))
+    said = [replace(rank, host="") for rank in check(replace(result, raw=ours), "node01", "node02")]
+    assert said == [Rank(rank, 4, "", 10, "good morning", "") for rank in range(4)], result
+
+
+@pytest.mark.xdist_group("grid-engine")
+def test_one_file_in_three_systems(cluster: Cluster, grid: Cluster) -> None:
+    """Its tables of other schedulers are passed over."""
+    for where, option in ((cluster, "-w"), (grid, "-w"), (cluster, "--hosts")):
+        with where.desk() as desk:
+            words = [desk.put("job.toml", ANYWHERE.read_bytes()), option, "node[01-02]"]
+            check_anywhere(where.alice(["mnrun", *words], cwd=desk.path))
+    forget(grid)
+    assert grid.wait_clean(60) == []

@@ -1,12 +1,10 @@
-"""The life of submitted jobs: what they are made from, each of their ends as status and wait tell it, what they leave.
-
-The jobs of one test run beside each other, since Slurm looks at its clock twice a minute.
-"""
+"""The life of submitted jobs: their sources, each of their ends as status and wait tell it, and their traces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,8 +17,6 @@ from .reports import check, only_line
 from .stage import LOGIN, TOP, Cluster, Desk, Result, below, wait_for
 from .terminal import Terminal
 
-pytestmark = pytest.mark.live
-
 MNRUN = ["env", "MNRUN_SLURM_POLL=1s", "mnrun"]
 HOME = "/home/alice"
 
@@ -32,7 +28,6 @@ def no_records_are_left(cluster: Cluster) -> Iterator[None]:
 
 
 def ask(cluster: Cluster, *words: str) -> Result:
-    """What a verb says, that asks Slurm as often as it likes."""
     return cluster.alice([*MNRUN, *words])
 
 
@@ -51,6 +46,10 @@ def seen(cluster: Cluster, job: str) -> dict[str, Any]:
     return dict(one)
 
 
+def says(desk: Desk, job: str, text: str) -> bool:
+    return text in output(desk, job)
+
+
 def is_up(desk: Desk, job: str, word: str, count: int) -> None:
     wait_for(lambda: output(desk, job).count(word) == count, "up", state=lambda: output(desk, job))
 
@@ -59,7 +58,6 @@ def is_up(desk: Desk, job: str, word: str, count: int) -> None:
 
 
 def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
-    """Pending, running, done, failed, cancelled, timed out, and warned by --signal; in both modes."""
     usr1 = desk.put("usr1", USR1, 0o755)
     shape = ["-N", "2", "--ntasks-per-node", "2", "-t", "10", "--signal", "B:USR1@119"]
     late = [submit(cluster, desk, "-N", "1", *way.words, "--", HELLO, "-s", "3600") for way in (INSIDE, SRUN)]
@@ -88,16 +86,16 @@ def test_every_end_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
         assert wait(cluster, job) == 124, output(desk, job)
         ended = seen(cluster, job)
         assert (ended["state"], ended["code"]) == ("TIMEOUT", 124), ended
-        assert f"mnrun: job {job} reached its time limit of 0" in output(desk, job)
+        heard = partial(says, desk, job, f"mnrun: job {job} reached its time limit of 0")
+        wait_for(heard, "told")  # mnrun records the end before it says so
     assert wait(cluster, after) == 0
     assert programs(output(desk, after)) == "so be it\n"
     with Terminal(cluster.argv(LOGIN, "alice", [*MNRUN, "status"])) as terminal:
-        terminal.expect(rf"{late[0]}\s+hello\s+timed out\s+node0\d\s+124")
+        terminal.expect(rf"{late[0]}\s+hello\s+\S*timed out\S*\s+node0\d\s.* 124")
         assert terminal.end() == 0
 
 
 def _ends_meanwhile(cluster: Cluster, desk: Desk) -> None:
-    """Of jobs that Slurm's clock is nothing to."""
     later = submit(cluster, desk, "-N", "1", "--slurm", "begin=now+1hour", *SRUN.words, "--", "true")
     good = submit(cluster, desk, "-N", "2", *SRUN.words, "--", "true")
     bad = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", "sh", "-c", "exit 3")
@@ -118,7 +116,6 @@ def _ends_meanwhile(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_a_job_that_is_requeued_outside_in(cluster: Cluster, desk: Desk) -> None:
-    """It succeeds at its second start; the output of each start and rank is kept apart, and logs shows the last."""
     line = (
         'rank=$OMPI_COMM_WORLD_RANK; [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || { echo "again $rank $(uname -n)"; exit; };'
         'echo "first $rank"; sleep 3600'
@@ -176,7 +173,6 @@ def no_python(cluster: Cluster, *nodes: str) -> Iterator[None]:
 
 
 def test_nodes_need_no_python(cluster: Cluster, desk: Desk) -> None:
-    """Both modes, and an array, whose tasks have logs of their own."""
     with no_python(cluster, "node02"):  # the first one runs mnrun
         where = ["-w", "node[01-02]", "-N", "2"]
         jobs = [submit(cluster, desk, *where, *way.words, "--", HELLO) for way in (INSIDE, SRUN)]
@@ -191,7 +187,9 @@ def test_nodes_need_no_python(cluster: Cluster, desk: Desk) -> None:
         check(Result(logs.code, spoke.encode(), logs.err), "node01", "node02", tasks=1)
     for task in range(2):
         assert ask(cluster, "logs", f"{array}_{task}").out.splitlines().count(f"task {task}") == 2
-    for verb in ("logs", "why", "report"):
+    whole = ask(cluster, "logs", array).out.splitlines()
+    assert [whole.count(f"{array}_{task}| task {task}") for task in range(2)] == [2, 2]
+    for verb in ("why", "report"):
         only_line(ask(cluster, verb, array), 2, f"job {array} is an array", f"{array}_0, {array}_1")
 
 
@@ -262,8 +260,7 @@ def test_every_layer_of_a_submitted_job(cluster: Cluster, desk: Desk, site: str)
 
 
 def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
-    """They are used; one with a name that nobody knows is said in one line, and nothing is handed in."""
-    ours = (TOP / "sbatch_templates/slurm.sh").read_text()
+    ours = (TOP / "sbatch_templates/batch.sh").read_text()
     cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/mine")
     words = ["--templates", "mine", "-N", "1", "-o", "out", "--runtime", "host", "--", "echo", "hello"]
     begin = "\nmnrun_options=("
@@ -271,10 +268,7 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
     desk.put("mine/slurm.sh", ours.replace(begin, f'\necho "of {{{{ title }}}}"{begin}'))
     done = cluster.alice([*MNRUN, "submit", "--wait", *words], cwd=desk.path)
     assert done.code == 0, done
-    assert programs(desk.read("out")).splitlines() == [
-        "of echo: 1 node x 1 rank, host",
-        "hello",
-    ]
+    assert programs(desk.read("out")).splitlines() == ["of echo: 1 node x 1 rank, host", "hello"]
     forget(cluster)
     desk.put("mine/slurm.sh", f"{ours}{{{{ nowhere }}}}\n")
     refused = cluster.alice(["mnrun", "submit", *words], cwd=desk.path)
@@ -286,7 +280,6 @@ def test_templates_of_ones_own(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_no_secret_is_said_or_left(cluster: Cluster, desk: Desk) -> None:
-    """While it runs and afterwards, with --keep: in no file of ours, in nothing that is said, in no command line."""
     secret = "the-combination-of-the-safe"
     command = 'echo "is ${#TOKEN} ${#KEY}"; until [ -e go ]; do sleep 0.1; done'
     desk.put("job.toml", f"command = ['sh', '-c', '{command}']\nimage = '{OMPI5}'\nnodes = 2\n[env]\nTOKEN = true\n")
@@ -312,7 +305,6 @@ def test_no_secret_is_said_or_left(cluster: Cluster, desk: Desk) -> None:
 
 
 def _in_no_file(cluster: Cluster, secret: str, running: bool = False) -> None:
-    """But for those of a running job that its user alone may read, in the nodes' /tmp."""
     folders = [cluster.path(f"{HOME}/.mnrun")]
     for node in (LOGIN, *cluster.nodes):
         folders += cluster.path("/tmp", node).glob("mnrun*")

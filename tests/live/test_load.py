@@ -1,8 +1,4 @@
-"""Load: many jobs at once, one after the other, and on many nodes; the questions to slurmctld, and what has grown.
-
-tests/load has the stories and the engine. `scripts/test --full load` plays all of them, and writes the table of
-docs/reliability.md. A plain run plays small ones.
-"""
+"""Load: many jobs at once, one after the other, and on many nodes; the questions to slurmctld, and what has grown."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from .cells import full, some
 from .conftest import NAME, tool, up
 from .stage import Cluster, wait_for
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("load")]
+pytestmark = pytest.mark.xdist_group("load")
 
 # A process with memory of its own, a port, files, and questions by the dozen.
 GREEDY = "held = bytearray(64 << 20); import signal; signal.pause()"
@@ -33,23 +29,17 @@ PLANTED = (
     Line("echo 7 of 8; exit 3", {"of 8": 8}),
 )
 REPORTED = (
-    "exit 3: the exit code is 3, not 0: 7 of 8",
-    "exit 3: 1 lines match 'of 8', not 8",
+    *("exit 3: the exit code is 3, not 0: 7 of 8", "exit 3: 1 lines match 'of 8', not 8"),
     "slurmctld had 80 messages of users, and not ",
-    "slurmctld was asked 40 times for all jobs of a user, and not ",
-    "KiB more in use",
-    "left: login: file /dev/shm/planted",
-    "left: login: file /tmp/planted",
-    "left: login: port tcp 23498 of 1500",
-    "left: login: process of 1500: python3 -c held",
-    "left: login: process of 1500: python3 -c import socket",
+    *("slurmctld was asked 40 times for all jobs of a user, and not ", "KiB more in use"),
+    *("left: login: file /dev/shm/planted", "left: login: file /tmp/planted", "left: login: port tcp 23498 of 1500"),
+    *("left: login: process of 1500: python3 -c held", "left: login: process of 1500: python3 -c import socket"),
 )
 SMALL = (Story("4 jobs at once", crowd, 4, 2),)
 
 
 @pytest.fixture
 def place(cluster: Cluster, story: Story) -> Iterator[Cluster]:
-    """The shared cluster, or where it is too small one of the story's own."""
     with nullcontext(cluster) if len(cluster.nodes) >= story.nodes else up(f"{NAME}-load", story.nodes) as ours:
         if story.engines:
             tool(ours.name, "engines", "ompi5")
@@ -70,7 +60,6 @@ def test_load(place: Cluster, story: Story) -> None:
 
 
 def test_a_planted_load_is_reported(cluster: Cluster) -> None:
-    """The judge can fail: each kind of thing that it looks at is planted, and is reported."""
     story = Story("planted", lambda size: (Terminal("alice", PLANTED[:size]),), len(PLANTED), 0)
     wait_for(lambda: growth.things(cluster.model) == growth.things(cluster.model), "calm")
     before = growth.things(cluster.model)

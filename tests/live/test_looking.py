@@ -11,8 +11,6 @@ from .stage import Cluster, Desk
 from .stranger import LAIR, Stranger, evil_images, marks
 from .ways import WAYS
 
-pytestmark = pytest.mark.live
-
 JOB = """\
 image = "/images/ompi5.sif"
 nodes = 1

@@ -11,38 +11,35 @@ from dataclasses import replace
 
 import pytest
 
-from .cells import HELLO, Way, cells, full, some
+from .cells import HELLO, MADE, RUNTIMES, Way, cells, full, some
 from .reports import check, refusal
 from .stage import Cluster
 from .test_ends import act, clean_soon, start
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.xdist_group("engines")
 
 AXES = {
-    "runtime": ("apptainer", "docker", "podman", "charliecloud", "host"),
+    "runtime": RUNTIMES,
     "begun": ("inside", "mpirun", "srun"),
-    "place": ("slurm", "pdsh", "paramiko"),
+    "place": ("slurm", "ssh", "paramiko"),
     "image": ("ompi5", "ompi4"),
     "connect": ("ssh", "pipe", "none"),
 }
-MADE = ("docker", "podman", "charliecloud")  # their images are made for these tests: a plain run has one of them
 
 
 def works(runtime: str, begun: str, place: str, image: str, connect: str) -> bool:
-    """srun is Slurm's own; only inside-out connects; pdsh has no standard input, which the pipe is."""
+    """srun is Slurm's own; only inside-out connects."""
     if (begun == "srun" and place != "slurm") or (connect == "none") == (begun == "inside"):
         return False
-    if (place, connect) == ("pdsh", "pipe") or (runtime, image) == ("host", "ompi4"):
+    if (runtime, image) == ("host", "ompi4"):
         return False
-    # a plain run of the tests: MPI 4 where its image is there anyway, places by turn, and each place's usual connection
+    # a plain run of the tests: MPI 4 where its image is there anyway, places by turn, and the usual connection
     turn = AXES["runtime"].index(runtime) + AXES["begun"].index(begun)
     by_turn = begun == "srun" or place == AXES["place"][turn % 3]
-    usual = "ssh" if place == "pdsh" else "pipe"
-    return full() or (by_turn and (image == "ompi5") == (runtime in (*MADE, "host")) and connect in ("none", usual))
+    return full() or (by_turn and (image == "ompi5") == (runtime in (*MADE, "host")) and connect in ("none", "pipe"))
 
 
 def line(nodes: Sequence[str], runtime: str, begun: str, place: str, image: str, connect: str) -> list[str]:
-    """The command up to the program."""
     words = ["salloc", "-Q", "-N", str(len(nodes)), "--ntasks-per-node=2", "mnrun"]
     if place != "slurm":
         words = ["mnrun", "--rsh", place, "--hosts", ",".join(f"{node}:2" for node in nodes)]
@@ -54,7 +51,6 @@ def line(nodes: Sequence[str], runtime: str, begun: str, place: str, image: str,
 
 @pytest.mark.parametrize(tuple(AXES), cells(AXES, works))
 def test_cell(engines: Cluster, runtime: str, begun: str, place: str, image: str, connect: str) -> None:
-    """Four nodes of two ranks: Allreduce, the exit code, a variable on every rank; nothing stays after kill -9."""
     mnrun = line(engines.nodes, runtime, begun, place, image, connect)
     result = engines.alice([*mnrun, "-x", "V=a b", "--", HELLO, "-e", "V", "-x", "7"])
     assert result.code == 7, result
@@ -69,13 +65,11 @@ def test_cell(engines: Cluster, runtime: str, begun: str, place: str, image: str
 
 
 REFUSED = {
-    "srun without Slurm": (["--hosts", "node01", "--launcher", "srun", "--mode", "outside-in"], "--launcher mpirun"),
-    "the pipe by pdsh": (["--hosts", "node01", "--rsh", "pdsh", "--connect", "pipe"], "--rsh paramiko"),
+    "srun without Slurm": (["--hosts", "node01", "--launcher", "srun", "--mode", "outside-in"], "--launcher mpirun")
 }
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_cell_that_cannot_work(cluster: Cluster, wrong: str) -> None:
-    """It is refused by name, with what works."""
     words, instead = REFUSED[wrong]
     refusal(cluster.alice(["mnrun", *words, "--image", "/images/ompi5.sif", "--", HELLO]), 122, instead)

@@ -9,8 +9,6 @@ import pytest
 from .cells import INSIDE, Way, cells, possible
 from .stage import Cluster
 
-pytestmark = pytest.mark.live
-
 SIZES = [str(4**power) for power in range(12)]  # up to 4 MB
 MATRIX = cells(
     {
@@ -28,7 +26,6 @@ MATRIX = cells(
 
 @pytest.mark.parametrize(("image", "start", "per", "nodes"), MATRIX)
 def test_messages_of_all_sizes(cluster: Cluster, image: str, start: str, per: str, nodes: str) -> None:
-    """Two ranks exchange 1 byte to 4 MB, on one node and on two, whatever they share."""
     shape = {"one": ["-N", "1", "-n", "2"], "two": ["-N", "2", "-n", "2"]}[nodes]
     result = cluster.mnrun(*Way(start, image, per).words, *shape, "--", "/opt/mpi/pingpong", "-n", "5", nodes=2)
     assert result.code == 0, result
@@ -38,7 +35,6 @@ def test_messages_of_all_sizes(cluster: Cluster, image: str, start: str, per: st
 
 
 def test_messages_of_four_pairs(cluster: Cluster) -> None:
-    """All pairs on one node at once, in one container."""
     result = cluster.mnrun(*INSIDE.words, "-n", "8", "--", "/opt/mpi/pingpong", "-p", "-n", "2", nodes=1, tasks=8)
     assert result.code == 0, result
     assert [line.split()[0] for line in result.out.splitlines()] == SIZES, result

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from .batch import end, of_modules, output, programs, submit
 from .cells import HELLO, INSIDE, OMPI5
 from .reports import refusal
 from .stage import Cluster, Desk
-
-pytestmark = pytest.mark.live
 
 LOOK = ("-x", "TOOL", "-x", "LOADEDMODULES", "--", "sh", "-c", 'echo "$TOOL $LOADEDMODULES"')
 UNKNOWN = "Unable to locate a modulefile for 'none'"
 
 
 def test_modules_that_are_there(cluster: Cluster, desk: Desk) -> None:
-    """In their order, live as in a script; what they set reaches the ranks that ask for it."""
     words = ["--module", "tool/2", "--module", "more", *INSIDE.words]
     with of_modules(cluster, {"tool/1": "", "tool/2": "setenv TOOL two\n", "more/1": "prereq tool/2\n"}):
         job = submit(cluster, desk, "-N", "1", *words, *LOOK)
@@ -27,7 +22,6 @@ def test_modules_that_are_there(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_modules_that_are_not_there(cluster: Cluster, desk: Desk) -> None:
-    """The module system's own words, before anything starts; a job's followers see them, and its end."""
     words = ["--module", "tool", "--module", "none", "--image", OMPI5, "--", HELLO]
     with of_modules(cluster, {"tool/1": ""}):
         job = submit(cluster, desk, "-N", "1", *words)
@@ -41,7 +35,6 @@ def test_modules_that_are_not_there(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_modules_where_there_are_none(cluster: Cluster, desk: Desk) -> None:
-    """A site without a module system: one clear line, before anything starts."""
     words = ["--module", "tool", *INSIDE.words, "--", HELLO]
     job = submit(cluster, desk, "-N", "1", *words)
     refusal(cluster.mnrun(*words, nodes=1), 122, "the command `module` is not defined here")

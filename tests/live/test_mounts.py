@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from .cells import OMPI5, Way, cells, one
+from .cells import MADE, OMPI5, Way, cells, one
 from .stage import LOGIN, Cluster, Desk
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.xdist_group("engines")
 
-RUNTIMES = ("", "docker", "podman", "charliecloud", "singularity")
+RUNTIMES = ("", *MADE, "singularity")
 WAYS = [
     Way(start, "ompi5", runtime=runtime)
     for runtime, start in cells({"runtime": RUNTIMES, "start": ("inside", "mpirun", "srun")}, together=1)
@@ -21,7 +21,6 @@ ELSEWHERE = "/elsewhere/alice"
 
 @pytest.fixture
 def beyond(engines: Cluster, desk: Desk) -> Iterator[str]:
-    """A link in alice's home to a directory of the nodes that is not in it."""
     for node in (LOGIN, *engines.nodes):
         engines.root(node, "sh", "-c", f"mkdir -p {ELSEWHERE}/run && chown -R alice: {ELSEWHERE}")
     assert engines.alice(["ln", "-s", ELSEWHERE, f"{desk.path}/scratch"]).code == 0

@@ -21,8 +21,6 @@ from rehearsal import trees
 from .cells import INSIDE, MPIRUN, OMPI5, full
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 SIZE = 4  # one on each node: those of one share its cores, and wait for each other
 LEFT_OUT = ("-e", "test_spawn|test_dynproc")
 FEW = ("-i", "^test_(group|status|request)[.]py")
@@ -42,7 +40,6 @@ class Suite:
     folder: str
 
     def run(self, name: str, *words: str) -> Found:
-        """All of it, or with no --full some, on four nodes."""
         out = f"{self.desk.path}/{name}"
         place = self.desk.cluster.path(out)
         place.mkdir()
@@ -56,7 +53,6 @@ class Suite:
 
 
 def fetched(version: str) -> Path:
-    """Its source distribution, from the package index; once for all runs on this machine."""
     folder = trees.cache() / "mpi4py"
     place = folder / f"mpi4py-{version}.tar.gz"
     if not place.exists():
@@ -85,12 +81,10 @@ def suite(cluster: Cluster, desk: Desk) -> Suite:
 
 
 def counted(found: Found) -> str:
-    """How many tests were what on rank 0."""
     return ", ".join(f"{count} {what}" for what, count in Counter(test[0] for test in found.values()).most_common())
 
 
 def test_mpi4py_is_as_without_a_container(suite: Suite) -> None:
-    """Every test of it becomes on every rank what it is by bare mpirun on the same nodes, in both modes."""
     plain = suite.run("bare", "env", f"PYTHONPATH={suite.desk.path}", "mpirun", "-x", "PYTHONPATH")
     suite.desk.cluster.clean_after_mpirun()
     print(f"bare: {counted(plain)}")

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
-import pytest
-
 from .cells import HELLO, INSIDE, MPICH, OMPI4, OMPI5
 from .reports import check
 from .stage import LOGIN, Cluster
 from .test_hostile_user import in_home
-
-pytestmark = pytest.mark.live
 
 SAY = ("--launcher", "env", "--", "sh", "-c", 'echo "$GLOO_SOCKET_IFNAME $TP_SOCKET_IFNAME ${MASTER_ADDR%.*}"')
 
 
 @contextmanager
 def resolving(cluster: Cluster, changes: Mapping[str, tuple[str, str]]) -> Iterator[None]:
-    """/etc/hosts of nodes, without lines that sed's pattern matches, and with another text at the end."""
     for node, (drop, more) in changes.items():
         change = f"cp /etc/hosts /etc/hosts.before; sed -i '/{drop}/d' /etc/hosts; printf '{more}' >>/etc/hosts"
         cluster.root(node, "sh", "-c", change)

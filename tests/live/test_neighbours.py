@@ -13,8 +13,6 @@ from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, one, some
 from .reports import check, everybody_spoke
 from .stage import LOGIN, Cluster, Desk, Job, wait_for
 
-pytestmark = pytest.mark.live
-
 NAMED = {str(way): way for way in MAIN}
 TRIPLES = some([*product(NAMED, NAMED)], [(str(MAIN[0]), str(MAIN[1]))])
 
@@ -25,7 +23,6 @@ def started(job: Job) -> None:
 
 @pytest.mark.parametrize(("first", "second"), TRIPLES)
 def test_neighbours_all_succeed(cluster: Cluster, first: str, second: str) -> None:
-    """Two jobs of alice's and one of bob's run at once on all nodes; every one of them is whole."""
     with ExitStack() as stack:
         jobs = [
             stack.enter_context(cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "40"), user=user))
@@ -39,7 +36,6 @@ def test_neighbours_all_succeed(cluster: Cluster, first: str, second: str) -> No
 
 
 def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
-    """Four launches in the same Slurm job, at once."""
     runs = " ".join(
         f"mnrun {' '.join(way.words)} -- {HELLO} >$HOME/.one.{n} &" for n, way in enumerate([*MAIN, INSIDE])
     )
@@ -88,7 +84,6 @@ def test_neighbours_that_were_handed_in_from_a_job(cluster: Cluster, desk: Desk,
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_neighbours_survive_each_others_ends(cluster: Cluster, way: Way) -> None:
-    """Jobs come and go, one by kill -9 and one by scancel; those of alice and bob beside them run on."""
     with ExitStack() as stack:
         long_ones = [
             stack.enter_context(cluster.running(cluster.launch(*kind.words, "--", "sh", "-c", SLOW), user=user))
@@ -130,7 +125,6 @@ SLOW = 'echo "on $(uname -n)"; until [ -e ~/.finish ]; do sleep 0.2; done; echo 
 
 
 def test_neighbours_cannot_look_in(cluster: Cluster) -> None:
-    """Bob can read nothing of alice's job: not her keys, her values or her records, nor on a command line."""
     secret = "the-combination-of-the-safe"
     line = cluster.launch(*INSIDE.words, "-x", "TOKEN", "--", HELLO, "-s", "3600", env={"TOKEN": secret})
     with cluster.running(line) as job:
@@ -150,7 +144,6 @@ def test_neighbours_cannot_look_in(cluster: Cluster) -> None:
 
 
 def test_neighbours_are_out_of_sight_inside_out(cluster: Cluster) -> None:
-    """Each container has a pid namespace of its own: the program sees its own job's processes and no others."""
     with cluster.running(cluster.launch("--mode", "inside-out", "--image", OMPI4, "--", HELLO, "-s", "3600")) as job:
         started(job)
         result = cluster.mnrun("--image", OMPI5, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '", nodes=1)
@@ -160,7 +153,6 @@ def test_neighbours_are_out_of_sight_inside_out(cluster: Cluster) -> None:
 
 
 def test_neighbours_keep_their_gpus(cluster: Cluster) -> None:
-    """Two jobs with two GPUs each on the same nodes: four different ones."""
     with cluster.running(
         cluster.launch(*INSIDE.words, "--", HELLO, "-g", "-s", "3600", salloc=["--gres=gpu:2"])
     ) as job:

@@ -11,16 +11,12 @@ from .cells import HELLO, INSIDE, MPIRUN, OMPI5, SRUN, SSH, Way, turn
 from .reports import check, refusal
 from .stage import Cluster
 
-pytestmark = pytest.mark.live
-
 ALWAYS = (SSH, Way("inside", "ompi5", runtime="charliecloud"))
 BY_TURN = (INSIDE, Way("inside", "mpich"), Way("inside", "host"))
 
 
 @contextmanager
 def noexec(cluster: Cluster, *nodes: str, places: tuple[str, ...] = ("/tmp",)) -> Iterator[None]:
-    """These directories of these nodes, mounted so for a while; on the others they are as they were."""
-
     def mounted(how: str) -> None:
         for node in nodes:
             for place in places:
@@ -49,14 +45,12 @@ def test_noexec_of_tmp(cluster: Cluster, way: Way) -> None:
 
 
 def test_noexec_of_tmp_on_hosts(cluster: Cluster) -> None:
-    """Also outside-in, where the host's mpirun has an agent of ours."""
     with noexec(cluster, "node01", "node02"):
         for way in (MPIRUN, INSIDE):
             check(cluster.alice(["mnrun", "--hosts", "node[01-02]:2", *way.words, "--", HELLO]), *cluster.nodes[:2])
 
 
 def test_noexec_everywhere(cluster: Cluster) -> None:
-    """Then several nodes are refused, by the name of those that are so; what needs no agent works."""
     with noexec(cluster, "node02", places=("/tmp", "/dev/shm")):
         for way in (INSIDE, SSH):
             refused = cluster.mnrun(*way.words, "--", HELLO, nodes=3)

@@ -14,14 +14,11 @@ from .cells import HELLO, INSIDE, MAIN, MPIRUN, NOSSHD, OMPI4, OMPI5, SRUN, Way,
 from .reports import check, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
-pytestmark = pytest.mark.live
-
 SOON = 60.0  # far below the deadline for starting, which is 120 s
 
 
 @contextmanager
 def image_on(cluster: Cluster, *nodes: str) -> Iterator[str]:
-    """An image that only these nodes have."""
     path = "/var/tmp/local.sif"
     try:
         for node in nodes:
@@ -43,14 +40,12 @@ def refused_soon(cluster: Cluster, words: list[str], *wanted: str, without: tupl
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_not_ready_without_the_image(cluster: Cluster, way: Way) -> None:
-    """The image is missing on one node: its name, and that of the image."""
     with image_on(cluster, "node01", "node02", "node04") as image:
         words = [*way.words[:-1], image, "--", HELLO]
         refused_soon(cluster, words, "node03", image, without=("node01", "node02", "node04"))
 
 
 def test_not_ready_with_images_on_all_nodes_but_not_here(cluster: Cluster) -> None:
-    """What is a fact of a node is asked there: the login node need not have the image."""
     with image_on(cluster, *cluster.nodes) as image:
         assert not cluster.path(image, LOGIN).is_symlink()
         check(cluster.mnrun("--mode", "inside-out", "--image", image, "--", HELLO), *cluster.nodes)
@@ -58,7 +53,6 @@ def test_not_ready_with_images_on_all_nodes_but_not_here(cluster: Cluster) -> No
 
 @pytest.mark.parametrize("way", [INSIDE], ids=str)
 def test_not_ready_with_a_broken_image(cluster: Cluster, way: Way) -> None:
-    """One node has half an image: its name, and what the runtime says of it."""
     with image_on(cluster, "node01", "node03", "node04") as image:
         cluster.root("node02", "sh", "-c", f"head -c 5000000 {OMPI5} >{image}")
         try:
@@ -79,7 +73,6 @@ def test_not_ready_without_the_runtime(cluster: Cluster, way: Way) -> None:
 
 
 def test_not_ready_without_mpirun(cluster: Cluster) -> None:
-    """Outside-in needs the nodes' own mpirun."""
     cluster.root("node01", "mv", "/usr/bin/mpirun", "/usr/bin/mpirun.away")
     try:
         refused_soon(cluster, [*MPIRUN.words, "--", HELLO], "node01", "mpirun")
@@ -89,7 +82,6 @@ def test_not_ready_without_mpirun(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> None:
-    """A node whose /tmp is not writable."""
     cluster.root("node04", "chmod", "755", "/tmp")
     try:
         refused_soon(cluster, [*way.words, "--", HELLO], "node04", "/tmp", without=("node02",))
@@ -99,7 +91,6 @@ def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> N
 
 @pytest.mark.parametrize("way", some(MAIN, [INSIDE]), ids=str)
 def test_not_ready_with_a_cut_node(cluster: Cluster, way: Way) -> None:
-    """A node that nobody reaches: it alone is named, though no other got to work without it."""
     cluster.tool("cut", "node03")
     try:
         line = refusal(cluster.mnrun("--start-timeout", "30s", *way.words, "--", HELLO), (121, 124), "node03")
@@ -118,9 +109,7 @@ def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
     """One node's sshd never listens: at --start-timeout that node is named, with our code for a deadline; in a
     submitted job, too."""
     lazy = desk.put(
-        "sshd",
-        '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n',
-        0o755,
+        "sshd", '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n', 0o755
     )
     bind = ["--connect", "ssh", "--bind", f"{lazy}:/usr/local/sbin/sshd"]
     words = ["--start-timeout", "30s", *bind, *INSIDE.words, "--", HELLO]
@@ -149,7 +138,6 @@ def test_not_ready_with_the_sshd_s_last_words(cluster: Cluster, desk: Desk) -> N
 
 @contextmanager
 def taken(cluster: Cluster, node: str, *ports: int) -> Iterator[None]:
-    """Ports of a node that somebody else listens on."""
     code = (
         "import socket, sys, signal\n"
         "held = [socket.create_server(('', int(port))) for port in sys.argv[1:]]\n"
@@ -164,14 +152,12 @@ def taken(cluster: Cluster, node: str, *ports: int) -> Iterator[None]:
 
 
 def test_not_ready_without_a_free_port(cluster: Cluster) -> None:
-    """All ports of the range are taken on one node: its name, and the range."""
     with taken(cluster, "node02", 23456, 23457):
         words = ["--connect", "ssh", "--ports", "23456-23457", *INSIDE.words, "--", HELLO]
         refused_soon(cluster, words, "node02", "23456-23457", without=("node03",))
 
 
 def test_ready_on_the_last_free_port(cluster: Cluster) -> None:
-    """One port of the range is left on a node: that one is taken."""
     with taken(cluster, "node02", 23456, 23458):
         check(cluster.mnrun("--connect", "ssh", "--ports", "23456-23458", *INSIDE.words, "--", HELLO), *cluster.nodes)
 
@@ -190,7 +176,6 @@ def test_ready_within_the_range_of_ports(cluster: Cluster) -> None:
 
 
 def test_not_ready_with_a_bind_source_missing_on_one_node(cluster: Cluster) -> None:
-    """--bind of a path that one node lacks."""
     with cluster.desk(("node01", "node02", "node03"), under="/var/tmp") as desk:
         words = ["--bind", f"{desk.path}:/data", *INSIDE.words, "--", HELLO]
         refused_soon(cluster, words, "node04", desk.path, without=("node02",))
@@ -212,7 +197,6 @@ def test_not_ready_with_images_that_differ(cluster: Cluster) -> None:
 
 
 def test_not_ready_without_the_working_directory(cluster: Cluster) -> None:
-    """The current directory is not there on the nodes."""
     with cluster.desk((LOGIN, "node01"), under="/var/tmp") as desk:
         result = cluster.mnrun(*INSIDE.words, "--", HELLO, cwd=desk.path)
         refusal(result, 121, desk.path, "node[02-04]")

@@ -11,21 +11,16 @@ from .cells import HELLO, INSIDE, MAIN, OMPI5, SRUN, Way, one, turn
 from .reports import check, mine, refusal
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 SAYS = 'echo a; printf "b c"; echo oops >&2'
 ALONE = [f"{rank}: {line}" for rank in range(4) for line in ("a", "b c")]
 
 
 def by_rank(text: str) -> list[str]:
-    """Lines in the order of the ranks; each rank's stay as they came."""
     return sorted((line for line in text.splitlines() if re.match(r"\d: ", line)), key=lambda line: line[0])
 
 
 @pytest.mark.parametrize("way", turn(1, [*MAIN, Way("inside", "mpich")], [Way("inside", "mpich")], MAIN), ids=str)
 def test_labels(cluster: Cluster, way: Way) -> None:
-    """Each line says whose it is, on the stream that it came by; nothing is lost, the last line is whole, and what
-    a rank leaves behind does not hold the job (Hydra waits for that by itself: it holds its PMI_FD)."""
     line = f"{'' if way.image == 'mpich' else 'sleep 600 & '}{SAYS}"
     result = cluster.mnrun("-l", *way.words, "--", "sh", "-c", line, nodes=2)
     assert result.code == 0, result
@@ -33,7 +28,6 @@ def test_labels(cluster: Cluster, way: Way) -> None:
 
 
 def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
-    """The script does the same."""
     words = ["mnrun", "submit", "-o", "out", "-N2", "--ntasks-per-node=2", "--image", OMPI5, "--wait", "--label"]
     assert cluster.alice([*words, "--", "sh", "-c", SAYS], cwd=desk.path).code == 0
     said = by_rank(desk.read("out").decode())
@@ -43,7 +37,6 @@ def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
 
 @pytest.mark.parametrize("way", one(0, (INSIDE, SRUN)), ids=str)
 def test_one_file_of_all_ranks(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """-o and -e of a live run take all ranks' lines; what is ours stays on the terminal. A rank's code is the job's."""
     words = ["-l", "-o", "%u-%j.out", "-e", "err", *way.words, "--", "sh", "-c", "echo a; echo oops >&2; exit 4"]
     result = cluster.mnrun(*words, nodes=2, cwd=desk.path)
     assert (result.code, result.out) == (4, ""), result
@@ -60,7 +53,6 @@ def test_a_file_of_each_rank_is_refused_with_what_works(cluster: Cluster) -> Non
 
 
 def test_gpus_that_are_hidden(cluster: Cluster) -> None:
-    """No rank sees one, and they make no ranks."""
     words = ["--no-gpu", *INSIDE.words, "--", HELLO, "-g"]
     found = check(cluster.mnrun(*words, nodes=2, tasks=0, salloc=("--gres=gpu:2",)), *cluster.nodes[:2], tasks=1)
     assert {rank.gpus for rank in found} == {"-1"}
@@ -76,3 +68,11 @@ def test_a_gpu_for_each_rank(cluster: Cluster, way: Way) -> None:
         host: ["0", "1"] for host in cluster.nodes[:2]
     }, result
     assert any("--nv: not needed" in line for line in mine(result)), result
+
+
+@pytest.mark.parametrize("way", [("--launcher", "env"), ("--mode", "outside-in", "--launcher", "srun")], ids=" ".join)
+def test_lines_of_python_are_whole(cluster: Cluster, way: tuple[str, ...]) -> None:
+    """Two ranks of a node share its output. A part of a line comes with its flush."""
+    code = "import os\nfor n in range(200): print('rank', os.environ['SLURM_PROCID'], 'of', n)"
+    done = cluster.mnrun("-Q", "--image", OMPI5, *way, "--", "python3", "-c", code, nodes=2, tasks=2)
+    assert sorted(done.out.splitlines()) == sorted(f"rank {rank} of {n}" for rank in range(4) for n in range(200)), done

@@ -13,8 +13,6 @@ from .batch import end, output, submit
 from .cells import HELLO, INSIDE, MAIN, MPIRUN, Way, some
 from .stage import TOP, Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 # Before Slurm's own on PATH: notes its words, and becomes it.
 RECORDER = """\
 #!/bin/bash
@@ -76,7 +74,6 @@ def found(cluster: Cluster, place: str, rank: int) -> dict[str, str]:
 
 
 def common(variables: Mapping[str, str]) -> dict[str, str]:
-    """What is the same in every launch. ENVLIST has names in any order."""
     same = {name: value for name, value in variables.items() if not EACH.match(name)}
     return {**same, **({"ENVLIST": ",".join(sorted(same["ENVLIST"].split(",")))} if "ENVLIST" in same else {})}
 

@@ -16,19 +16,15 @@ from .reports import check, everybody_spoke, mine
 from .stage import Cluster, Desk, Result
 from .stranger import kill
 
-pytestmark = pytest.mark.live
-
 PIPED = tuple(Way("inside", image) for image in ("ompi5", "ompi4", "mpich"))
 
 
 @pytest.fixture
 def rare(cluster: Cluster) -> None:
-    """The images that only these tests want; built once, in a minute or so."""
     cluster.tool("images", "bare", "busybox", "newer")
 
 
 def run(cluster: Cluster, desk: Desk, text: str, *words: str, image: str = NOSSHD, nodes: int = 2) -> Result:
-    """These lines as a script in the master container, which reaches the others by the pipe."""
     path = desk.put("job.sh", f"#!/bin/sh\n{text}\n", 0o755)
     given = ("--connect", "pipe", "--image", image, "--script", path, "--", desk.path, *words)
     return cluster.mnrun(*given, nodes=nodes)
@@ -75,7 +71,6 @@ def test_pipe_any_image(cluster: Cluster, image: str) -> None:
 
 @pytest.mark.usefixtures("rare")
 def test_pipe_streams_in_busybox(cluster: Cluster, desk: Desk) -> None:
-    """Its tools have fewer options than coreutils; a Ctrl-C ends a command on another node there, too."""
     text = (
         'seq 30000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $?; seq 30000 | cmp - "$1/out"\n'
         "timeout -s INT 5 ssh -n node02 sleep 600; echo $?; while ssh -n node02 pgrep sleep >/dev/null; do :; done"
@@ -86,7 +81,6 @@ def test_pipe_streams_in_busybox(cluster: Cluster, desk: Desk) -> None:
 
 @pytest.fixture
 def directory(cluster: Cluster) -> Iterator[str]:
-    """An unpacked image on each node that nobody can write to."""
     place = "/var/tmp/tree"
     offset = "$(apptainer sif list /images/nosshd.sif | sed -n 's/.*|\\([0-9]*\\)-[0-9]* *|FS (Squashfs.*/\\1/p')"
     for node in cluster.nodes[:2]:
@@ -172,7 +166,6 @@ ls -d /tmp/mnrun.*/box/ask.?????? 2>/dev/null || :
 
 
 def test_pipe_eight_at_once_of_which_one_is_slow(cluster: Cluster, desk: Desk) -> None:
-    """Who does not read holds up nobody else; and what is killed here ends there."""
     result = run(cluster, desk, EIGHT)
     assert (result.code, result.out) == (0, "killed 255\nkilled 255\n"), result
     numbers = b"".join(b"%d\n" % n for n in range(1, 20001))
@@ -181,7 +174,6 @@ def test_pipe_eight_at_once_of_which_one_is_slow(cluster: Cluster, desk: Desk) -
 
 
 def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
-    """Its container's first process is killed: named at once, the rest ended, our own code."""
     words = cluster.launch("--connect", "pipe", "--image", OMPI5, "--", HELLO, "-s", "3600", nodes=3)
     with cluster.running(words) as job:
         job.saying(everybody_spoke(6), "running on all ranks")
@@ -195,7 +187,6 @@ def test_pipe_a_worker_that_dies_is_named(cluster: Cluster) -> None:
 
 
 def test_pipe_submitted(cluster: Cluster, desk: Desk) -> None:
-    """The batch script carries the same: ranks on all nodes, and a command's words, output, errors, input and code."""
     text = f'mpirun {HELLO}; seq 9000 | ssh node02 "cat; echo err >&2; exit 3" >"$1/out" 2>"$1/err"; echo $? >"$1/code"'
     path = desk.put("job.sh", f"#!/bin/sh\n{text}\n", 0o755)
     words = ["-N", "3", "--ntasks-per-node", "2", "-w", "node[01-03]", "--image", NOSSHD]

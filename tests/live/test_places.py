@@ -13,14 +13,11 @@ from .reports import check, mine, only_line
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .terminal import Terminal, salloc
 
-pytestmark = pytest.mark.live
-
 LINE = re.compile(r"rank (\d) of 8 on (node0\d) sum 36 VAR=")
 ASK = ["-N4", "--ntasks-per-node=2", "--gres=gpu:2"]
 
 
 def eight(terminal: Terminal) -> None:
-    """Eight ranks show up on the terminal, two on each of four nodes."""
     found = [terminal.expect(LINE.pattern).groups() for _ in range(8)]
     assert sorted(rank for rank, _ in found) == list("01234567"), terminal.seen
     assert sorted(node for _, node in found) == sorted(["node01", "node02", "node03", "node04"] * 2), terminal.seen
@@ -56,7 +53,6 @@ def test_places_a_shell_whose_job_is_cancelled(cluster: Cluster, way: Way) -> No
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_places_the_background_of_a_prompt(cluster: Cluster, way: Way) -> None:
-    """A run there has no input: the words that are typed meanwhile are for the shell."""
     with Terminal(cluster.argv(LOGIN, "alice", salloc("-Q", "-N2"))) as terminal:
         terminal.expect(r"\$ ")
         terminal.write(f"mnrun {' '.join(way.words)} -n 1 -N 1 -- sh -c 'cat; echo no input; sleep 3' &\n")
@@ -117,7 +113,6 @@ def test_places_a_node_that_is_not_the_first(cluster: Cluster) -> None:
 
 
 def batch(cluster: Cluster, desk: Desk, script: str, *sbatch: str) -> Result:
-    """A batch job from its submission to its end: its exit code and output."""
     path = desk.put("job.sh", f"#!/bin/bash\n{script}", 0o755)
     cluster.alice(["sbatch", "--wait", "-Q", *ASK, "-o", f"{desk.path}/out", "-e", f"{desk.path}/err", *sbatch, path])
     code = cluster.root(
@@ -129,7 +124,6 @@ def batch(cluster: Cluster, desk: Desk, script: str, *sbatch: str) -> Result:
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_places_a_batch_script(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """In an sbatch script: output to the job's files, and the program's exit code is the job's."""
     run = f"mnrun {' '.join(way.words)} -- {HELLO}"
     check(batch(cluster, desk, f"exec {run}\n"), *cluster.nodes)
     result = batch(cluster, desk, f"{run} -x 7\ncode=$?\necho code $code >&2\nexit $code\n")
@@ -139,7 +133,6 @@ def test_places_a_batch_script(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 def test_places_a_batch_script_that_is_cancelled(cluster: Cluster, desk: Desk) -> None:
-    """scancel of a batch job ends all of it."""
     path = desk.put("job.sh", f"#!/bin/bash\nmnrun {' '.join(INSIDE.words)} -- {HELLO} -s 3600\n", 0o755)
     line = ["sbatch", "--parsable", *ASK, "-o", f"{desk.path}/out", "-e", f"{desk.path}/err", path]
     number = cluster.alice(line).out.strip()
@@ -160,7 +153,6 @@ def test_places_within_a_pipeline(cluster: Cluster) -> None:
 
 
 def test_places_a_terminal_shows_progress(cluster: Cluster) -> None:
-    """On a terminal a person sees how many nodes are ready; the line is gone when the program speaks."""
     line = cluster.launch(*INSIDE.words, "--", HELLO)
     with Terminal(cluster.argv(LOGIN, "alice", line)) as terminal:
         terminal.expect(r"\d/4")
@@ -169,7 +161,6 @@ def test_places_a_terminal_shows_progress(cluster: Cluster) -> None:
 
 
 def test_places_a_terminal_passes_keys_on(cluster: Cluster) -> None:
-    """What is typed reaches rank 0, and Ctrl-D is its end."""
     line = cluster.launch(*INSIDE.words, "-n", "1", "-N", "1", "--", "sh", "-c", "cat; echo that was all")
     with Terminal(cluster.argv(LOGIN, "alice", line)) as terminal:
         terminal.expect("mnrun:")
@@ -183,7 +174,6 @@ def test_places_a_terminal_passes_keys_on(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", some(MAIN, [INSIDE]), ids=str)
 def test_places_a_machine_without_slurm(cluster: Cluster, way: Way) -> None:
-    """--local: this one machine, with no allocation."""
     if way.start == "srun":
         return
     result = cluster.alice(["mnrun", "--local", *way.words, "-n", "2", "--", HELLO], node="node02")
@@ -191,7 +181,6 @@ def test_places_a_machine_without_slurm(cluster: Cluster, way: Way) -> None:
 
 
 def test_places_without_an_allocation_the_line_to_type(cluster: Cluster) -> None:
-    """Under --no-alloc, mnrun refuses, and prints the salloc line for these very options; that line runs."""
     words = [
         "--no-alloc",
         "-N",
@@ -240,7 +229,6 @@ def test_places_a_heterogeneous_job(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:
-    """Two of them in the background of one script: neither waits for the other, neither ends the other."""
     for way in one(0, MAIN):
         run = f"mnrun -Q {' '.join(way.words)} -- {HELLO} -s 1"
         result = cluster.alice(["salloc", "-Q", *ASK, "sh", "-c", f"{run} & {run} & wait"])
@@ -251,13 +239,11 @@ def test_places_two_launches_at_once_in_one_job(cluster: Cluster) -> None:
 @pytest.mark.parametrize("image", [("--runtime", "host"), ("--image", OMPI5)], ids=["host", "image"])
 @pytest.mark.parametrize("mode", one(1, ["inside-out", "outside-in"]))
 def test_places_local(cluster: Cluster, image: tuple[str, ...], mode: str) -> None:
-    """--local runs on this one machine, on a Slurm site without an allocation too."""
     line = ["mnrun", "--local", "--mode", mode, *image, "-n", "2", "--", HELLO]
     check(cluster.alice(line), spread={LOGIN: 2})
 
 
 def test_places_local_within_a_job(cluster: Cluster) -> None:
-    """--local in an allocation: this machine, none of the job's nodes."""
     check(cluster.mnrun("--local", "--image", OMPI5, "-n", "2", "--", HELLO), spread={LOGIN: 2})
 
 
@@ -268,13 +254,12 @@ def test_places_where_there_is_no_slurm(cluster: Cluster, desk: Desk, image: tup
     slurm = "sbatch srun salloc scontrol squeue sinfo scancel"
     make = f"mkdir {folder} && ln -s /usr/bin/* /usr/local/bin/mnrun {folder} && cd {folder} && rm -f {slurm}"
     assert cluster.alice(["sh", "-c", make]).code == 0
-    result = cluster.alice(["env", f"PATH={folder}", "mnrun", *image, "-n", "2", "--", HELLO])
+    result = cluster.alice(["env", f"PATH={folder}", "mnrun", "-v", *image, "-n", "2", "--", HELLO])
     check(result, spread={LOGIN: 2})
     assert any("this machine" in said for said in mine(result)), result
 
 
 def test_places_a_job_that_is_over(cluster: Cluster) -> None:
-    """SLURM_JOB_ID of a job that has ended, or that never was: said in one line, at once."""
     with cluster.held("-N1") as job:
         pass
     wait_for(lambda: cluster.root(LOGIN, "squeue", "-h", "-o", "%i").split() == [], "over")

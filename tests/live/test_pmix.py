@@ -8,8 +8,6 @@ from .cells import HELLO, some
 from .reports import check, refusal
 from .stage import Cluster
 
-pytestmark = pytest.mark.live
-
 IMAGE = ("--image", "/images/pmix3.sif")
 OUTSIDE = ("--mode", "outside-in", *IMAGE)
 
@@ -21,19 +19,16 @@ def image(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("connect", some(("ssh", "pipe"), ("ssh",)))
 def test_pmix_inside_out(cluster: Cluster, connect: str) -> None:
-    """What the nodes have is no matter; and its mpirun, which puts its own place in front of PATH, still finds ssh."""
     check(cluster.mnrun("--connect", connect, *IMAGE, "--", HELLO, nodes=2), *cluster.nodes[:2])
 
 
 def test_pmix_by_srun(cluster: Cluster) -> None:
-    """It works, and does not complain of what it has not of srun's."""
     result = cluster.mnrun(*OUTSIDE, "--launcher", "srun", "--", HELLO, nodes=2)
     check(result, *cluster.nodes[:2])
     assert "component" not in result.err, result
 
 
 def test_pmix_by_the_hosts_mpirun(cluster: Cluster) -> None:
-    """Refused, with the reason and what works; and so it ends, where somebody insists. One node has no such trouble."""
     words = (*OUTSIDE, "--launcher", "mpirun")
     said = "PMIx 3.2.5 is too old for the node's Open MPI 5"
     refusal(cluster.mnrun(*words, "--", HELLO, nodes=2), 122, said, "PML add procs failed", "inside-out works")

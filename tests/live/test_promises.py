@@ -19,8 +19,6 @@ from .stage import LOGIN, Cluster, Desk, Result
 from .stranger import LAIR, Stranger, evil_images, marks, project
 from .ways import LIST, PAPER, PLANS, PULL, STARTS, STORES, VERBS, WAYS
 
-pytestmark = pytest.mark.live
-
 REFERENCE = "docker://login:5000/small:1"
 NAME, DIGEST = re.sub("[^A-Za-z0-9._-]", "_", REFERENCE), "b" * 64
 KINDS = ("theirs", "open", "below")
@@ -147,13 +145,11 @@ def test_a_place_that_others_may_write_to(
 
 
 def told(done: Result, desk: Desk) -> str:
-    """What a command has said, and a job that it handed in."""
     return f"{done}\n{b''.join(desk.read(name) for name in ('out', 'err') if name in desk.names())!r}"
 
 
 @pytest.mark.parametrize("name", ["cache", "copies"])
 def test_these_traps_are_some(cluster: Cluster, bob: Stranger, desk: Desk, unmarked: None, name: str) -> None:
-    """In a place that is alice's alone, the same image runs, by each way that starts an image."""
     trap, alice = TRAPS[name], Stranger(cluster, "alice")
     evil_images(cluster, desk, bob)
     place = f"{desk.path}/place"

@@ -10,9 +10,7 @@ import pytest
 from .batch import end, forget, submit
 from .cells import HELLO, INSIDE, MAIN, SSH, Way, turn
 from .reports import check, errors, mine, refusal
-from .stage import Cluster, Desk
-
-pytestmark = pytest.mark.live
+from .stage import Cluster, Desk, old_file
 
 WORDS = Path(__file__).resolve().parents[1] / "unit/recorded/network"
 MPICH = (Way("inside", "mpich"), Way("srun", "mpich"))
@@ -21,7 +19,6 @@ OTHERS = (SSH, Way("mpirun", "ompi4"), Way("srun", "ompi4"), Way("mpirun", "ompi
 
 @pytest.mark.parametrize("way", turn(0, (*MAIN, *MPICH, *OTHERS), [INSIDE], MAIN[1:], MPICH), ids=str)
 def test_proof_of_tcp(cluster: Cluster, way: Way) -> None:
-    """The one network that is here is found, by whichever MPI; nothing of what it says reaches the screen."""
     result = cluster.mnrun(*way.words, "--require", "tcp", "--", HELLO)
     check(result, *cluster.nodes)
     used = "UCX by tcp (eth0)" if way.image == "mpich" else "Open MPI by tcp"
@@ -32,7 +29,6 @@ def test_proof_of_tcp(cluster: Cluster, way: Way) -> None:
 
 
 def test_proof_that_is_required(cluster: Cluster) -> None:
-    """A program that ended well by another network has not; nor one that was not heard to use any."""
     result = cluster.mnrun(*INSIDE.words, "--require", "ib", "--", HELLO, nodes=2)
     assert (result.code, result.out.count("rank ")) == (122, 4), result
     assert "--require ib: Open MPI by tcp on node[01-02]; check the network" in mine(result)[-1], result
@@ -40,7 +36,6 @@ def test_proof_that_is_required(cluster: Cluster) -> None:
 
 
 def test_proof_of_nccl(cluster: Cluster, desk: Desk) -> None:
-    """Where a job has GPUs NCCL is asked, and no rank's output changes. Played: its words are recorded ones."""
     words = desk.put("words", (WORDS / "nccl-ib.txt").read_bytes())
     line = '[ -z "$NCCL_DEBUG_FILE" ] || cat "$0" >"${NCCL_DEBUG_FILE%%%p}$$"; echo done'
     ranks = [*INSIDE.words, "--require", "ib", "--", "sh", "-c", line, words]
@@ -57,6 +52,7 @@ case $1 in
 {TOPOLOGY}END
   ;;
   -L) ;;
+  -q) printf '%s\\n' 'GPU 00000000:FF:00.0' ' Process ID : 1' ' Type : C' ' Name : vllm' ;;
   *) printf '%s, GPU-%s, 00000000:FF:00.0\\n' 0 00 1 11 2 22 3 33 ;;
 esac
 """
@@ -80,9 +76,13 @@ def test_proof_of_the_nodes_gpus(cluster: Cluster) -> None:
         refusal(cluster.mnrun(*words, nodes=2), 121, "nvidia-smi shows no GPU on this node")
         for node in ("node01", "node02"):
             cluster.put("/usr/local/bin/nvidia-smi", SMI, 0o755, node)
+        places.append(old_file(cluster, "node02"))
         result = cluster.mnrun(*words, nodes=2, salloc=["--gres=gpu:2"])
         found = check(result, "node01", "node02")
         assert {rank.gpus for rank in found} == {"0,1"}, result  # none of them says where it is
+        for node in ("node01", "node02"):
+            assert f"warning: {node}: not free: GPU 0 (vllm, process 1, another user's)\n" in result.err, result
+        assert "/dev/shm/nccl-old" in errors(result), result
         kept = cluster.path("/home/alice/.mnrun/jobs")
         drawn = [place.read_text() for place in sorted(kept.glob("*/topology.node0*"))]
         assert drawn == [re.sub(r"\x1b\[\dm", "", TOPOLOGY)] * 2
@@ -96,7 +96,6 @@ def test_proof_of_the_nodes_gpus(cluster: Cluster) -> None:
 
 
 def test_proof_of_a_submitted_job(cluster: Cluster, desk: Desk) -> None:
-    """The same words in its output, and the same judgement."""
     job = submit(cluster, desk, "-N2", "--ntasks-per-node=2", *INSIDE.words, "--require", "ib", "--", HELLO)
     result = end(cluster, desk, job)
     assert result.code == 122, result

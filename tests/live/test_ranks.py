@@ -30,8 +30,6 @@ from .cells import (
 from .reports import OURS, check, everybody_spoke, mine, only_line, ranks, refusal
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 # What is asked for, of the job and of mnrun, and how many ranks then run where.
 SHAPES: dict[str, tuple[int, tuple[str, ...], tuple[str, ...], dict[str, int]]] = {
     "4x2": (4, ("--ntasks-per-node=2",), (), {"node01": 2, "node02": 2, "node03": 2, "node04": 2}),
@@ -63,7 +61,6 @@ MATRIX = cells(
 
 @pytest.mark.parametrize(("shape", "start", "image", "per"), MATRIX)
 def test_ranks_are_where_they_were_asked_for(cluster: Cluster, shape: str, start: str, image: str, per: str) -> None:
-    """Every rank once, on the nodes that were asked for and nowhere else, and Allreduce over all of them."""
     nodes, salloc, asked, spread = SHAPES[shape]
     words = [*Way(start, image, per).words, *asked, "--", HELLO]
     check(cluster.mnrun(*words, nodes=nodes, tasks=0, salloc=salloc), spread=spread)
@@ -71,7 +68,6 @@ def test_ranks_are_where_they_were_asked_for(cluster: Cluster, shape: str, start
 
 @pytest.mark.parametrize("start", one(1, ["inside", "mpirun", "srun"]))
 def test_ranks_without_a_container(cluster: Cluster, start: str) -> None:
-    """--runtime host: the same job with the nodes' own MPI."""
     check(cluster.mnrun(*Way(start, "host").words, "--", HELLO), *cluster.nodes)
 
 
@@ -91,15 +87,13 @@ DEFAULTS = (
 def test_ranks_default_and_its_origin(
     cluster: Cluster, salloc: tuple[str, ...], asked: tuple[str, ...], spread: dict[str, int], origin: str
 ) -> None:
-    """Asked for explicitly, else the job's tasks, else one per granted GPU, else one per node; it is said which."""
-    result = cluster.mnrun(*INSIDE.words, *asked, "--", HELLO, tasks=0, salloc=salloc)
+    result = cluster.mnrun("-v", *INSIDE.words, *asked, "--", HELLO, tasks=0, salloc=salloc)
     check(result, spread=spread)
     assert any(origin in line for line in mine(result)), result
 
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_ranks_of_a_python_program(cluster: Cluster, way: Way) -> None:
-    """mpi4py in the image is a rank like any other."""
     code = (
         "from mpi4py import MPI; w = MPI.COMM_WORLD; names = w.allgather(MPI.Get_processor_name());"
         "w.rank == 0 and print(w.size, sorted(names))"
@@ -111,7 +105,6 @@ def test_ranks_of_a_python_program(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("way", turn(1, [way for way in WAYS if way.image != "host"], [], MAIN), ids=str)
 def test_ranks_that_end_at_once(cluster: Cluster, way: Way) -> None:
-    """A program that is over before its neighbours have started harms none of them, several times in a row."""
     with cluster.held("-N4", "--ntasks-per-node=2") as job:
         for _ in range(5 if full() else 3):
             line = ["env", f"SLURM_JOB_ID={job}", "mnrun", *way.words, "--ntasks-per-node", "2", "--", "true"]
@@ -150,34 +143,28 @@ def test_ranks_by_srun_do_not_race_in_init(cluster: Cluster, way: Way) -> None:
     ],
 )
 def test_ranks_never_are_silent_singletons(cluster: Cluster, words: tuple[str, ...], why: str) -> None:
-    """An MPI that does not speak the starter's protocol makes each rank "0 of 1": refused before anything starts,
-    with what works."""
     result = cluster.mnrun("--mode", "outside-in", *words, "--", HELLO)
     only_line(result, 122, why, "0 of 1", "--mode inside-out works")
 
 
 def test_ranks_of_a_batch_job_never_are_silent_singletons(cluster: Cluster, desk: Desk) -> None:
-    """It asks its first node, as a live run does."""
     job = submit(cluster, desk, "-N", "2", "--mpi", "pmix", "--image", MPICH, "--", HELLO)
     refusal(end(cluster, desk, job), 122, "MPICH", "0 of 1", "--mode inside-out works")
 
 
 def test_ranks_of_an_image_whose_mpirun_is_hidden(cluster: Cluster) -> None:
-    """Eight lines "rank 0 of 1" and exit code 0 are never a success, whatever kept the ranks apart."""
     result = cluster.mnrun(*MPIRUN.words, "--", "env", "-u", "PMIX_NAMESPACE", "-u", "PMIX_RANK", HELLO)
     assert result.code in OURS, result
     assert "0 of 1" in mine(result)[-1], result
 
 
 def test_ranks_elsewhere_are_noticed(cluster: Cluster) -> None:
-    """mpirun arguments that put all ranks on one node: not the nodes that were asked for, so mnrun fails."""
     result = cluster.mnrun(*INSIDE.words, "--mpi-args", "--host node01:8", "--", HELLO)
     assert result.code in OURS, result
     assert "node01 x 8, but node[01-04] x 2" in mine(result)[-1], result
 
 
 def test_ranks_bound_as_asked(cluster: Cluster) -> None:
-    """--bind-to reaches mpirun; with GPUs or -c nothing is bound unless it is asked for."""
     mask = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
     bound = cluster.mnrun(*INSIDE.words, "--bind-to", "hwthread", "-n", "2", "--", *mask, nodes=1)
     free = cluster.mnrun(*INSIDE.words, "-c", "1", "-n", "2", "--", *mask, nodes=1)
@@ -189,7 +176,6 @@ def test_ranks_bound_as_asked(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", [Way("inside", "ompi4"), Way("inside", "mpich")], ids=str)
 def test_ranks_of_several_cores(cluster: Cluster, way: Way) -> None:
-    """-c 2 --bind-to core: a rank has both."""
     mask = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status"]
     result = cluster.mnrun(
         *way.words, "-c", "2", "--bind-to", "core", "-n", "1", "--", *mask, nodes=1, tasks=1, salloc=["-c2"]
@@ -199,13 +185,22 @@ def test_ranks_of_several_cores(cluster: Cluster, way: Way) -> None:
 
 
 def test_ranks_that_fit_are_where_they_were_asked_for_with_force(cluster: Cluster) -> None:
-    """--force leaves them there, in both modes."""
     for way in (INSIDE, MPIRUN):
         check(cluster.mnrun(*way.words, "--force", "--", HELLO, nodes=2), *cluster.nodes[:2])
 
 
+@pytest.mark.parametrize("way", one(0, (INSIDE, MPIRUN, SRUN)), ids=str)
+def test_ranks_where_hosts_of_the_job_want_them(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """As `mpirun --hostfile` has it."""
+    file = desk.put("hosts", "node02 slots=3\nnode01\n")
+    for words in (["--hosts", "node02:3,node01:1"], ["--hostfile", str(file)]):
+        result = cluster.mnrun(*way.words, *words, "--", HELLO, nodes=2, tasks=4, cwd=desk.path)
+        check(result, spread={"node02": 3, "node01": 1})
+    result = cluster.mnrun(*way.words, "--hosts", "node02,node03", "--", HELLO, nodes=2)
+    assert result.code == 122, result
+
+
 def test_ranks_more_than_slots_with_force(cluster: Cluster) -> None:
-    """--force oversubscribes, in both modes."""
     for way in one(1, MAIN):
         result = cluster.mnrun(*way.words, "--force", "-n", "5", "--", HELLO, nodes=1, tasks=0)
         assert result.code == 0, result

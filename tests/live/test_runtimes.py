@@ -5,23 +5,25 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from .cells import HELLO, Way, cells, full, one, some
+from published import checked
+
+from .cells import ENGINES, HELLO, MADE, Way, cells, full, one, some
 from .reports import check, only_line, ranks, refusal, shown
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 from .test_ends import FOREVER, SECONDS, act, clean_soon, start
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.xdist_group("engines")
 
-RUNTIMES = ("docker", "podman", "charliecloud", "singularity")
 CELLS = cells(
     {
-        "runtime": RUNTIMES,
+        "runtime": (*MADE, "singularity"),
         "start": ("inside", "mpirun", "srun"),
         "image": ("ompi5", "ompi4", "mpich") if full() else ("ompi5",),
     },
@@ -31,10 +33,10 @@ CELLS = cells(
     ),  # an open file, by which MPICH's starters speak, is what these two have to hand on
     together=1,  # test_matrix.py has the rest
 )
-BATCH = one(3, tuple(itertools.product(("docker", "podman"), ("inside", "mpirun", "srun"))))
+BATCH = one(3, tuple(itertools.product(ENGINES, ("inside", "mpirun", "srun"))))
 ENDS = cells(
     {
-        "runtime": ("docker", "podman", "charliecloud"),
+        "runtime": MADE,
         "start": ("inside", "mpirun", "srun"),
         "how": ("SIGKILL", "kill srun", "SIGTERM"),
     },
@@ -52,7 +54,6 @@ MPICH_ALONE = (
 
 @pytest.mark.parametrize("way", [Way(start, image, runtime=runtime) for runtime, start, image in CELLS], ids=str)
 def test_runtime_starts_every_rank_as_it_should(engines: Cluster, desk: Desk, way: Way) -> None:
-    """All ranks in one Allreduce, its exit code, -x, standard input, uid, home and working directory."""
     value, given = "a 'b' $c\n\"d\",;*=é", bytes(range(256)) * 1000
     show = desk.program("show.py")
     both = f'"$0" {desk.path} "$1" >&2 && exec {HELLO} -x 7'
@@ -74,9 +75,6 @@ def test_runtime_starts_every_rank_as_it_should(engines: Cluster, desk: Desk, wa
     assert {report["stdin"][0] for report in found[1:]} == {0}
 
 
-ENGINES = ("docker", "podman")
-
-
 @pytest.mark.parametrize(("runtime", "begun", "how"), ENDS)
 def test_runtime_ends_with_its_job(engines: Cluster, runtime: str, begun: str, how: str) -> None:
     """Whoever is killed: no process, no container, no volume (L1) and no file of the job stays on a node."""
@@ -96,7 +94,6 @@ def test_runtime_ends_with_its_job(engines: Cluster, runtime: str, begun: str, h
 
 @pytest.mark.parametrize(("runtime", "begun"), BATCH)
 def test_runtime_in_a_batch_script(engines: Cluster, desk: Desk, runtime: str, begun: str) -> None:
-    """The generated script does what a live run does, and leaves no container either."""
     way = Way(begun, "ompi5", runtime=runtime)
     shape = ["-N", "4", "--ntasks-per-node", "2", "-w", ",".join(engines.nodes)]
     handed = engines.alice(["mnrun", "submit", "-o", "out", *shape, *way.words, "--", HELLO, "-x", "3"], cwd=desk.path)
@@ -125,7 +122,6 @@ def test_runtime_with_a_shell_and_with_labels(engines: Cluster, runtime: str) ->
 
 @pytest.mark.parametrize("begun", some(("inside", "mpirun", "srun"), ["srun"]))
 def test_runtime_charliecloud_with_a_squashfs_file(engines: Cluster, desk: Desk, begun: str) -> None:
-    """Which ch-run mounts itself, once for all ranks of a node."""
     image = f"{desk.path}/ompi5.sqfs"
     engines.root(LOGIN, "mksquashfs", "/images/ompi5", image, "-quiet", "-no-progress", "-comp", "lz4")
     result = engines.mnrun(*Way(begun, "ompi5", runtime="charliecloud").words[:-1], image, "--", HELLO, nodes=2)
@@ -186,7 +182,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_runtime_is_not_ready_on_a_node(engines: Cluster, why: str) -> None:
-    """One line, with the node and the reason."""
     runtime, do, undo, said = REFUSED[why]
     with changed(engines, "node02", do, undo):
         words = Way("inside", "ompi5", runtime=runtime).words
@@ -252,12 +247,10 @@ def test_runtime_docker_without_root(engines: Cluster) -> None:
     ],
 )
 def test_runtime_refuses_what_cannot_work(engines: Cluster, words: list[str], said: str) -> None:
-    """At once, with what works."""
     only_line(engines.mnrun("--mode", "outside-in", *words, "--", HELLO, nodes=1), 122, said)
 
 
 def test_runtime_hardened(engines: Cluster) -> None:
-    """--hardened: no capability to be had, no new privileges, and an MPI job all the same."""
     look = "grep -hE '^(CapBnd|NoNewPrivs)' /proc/self/status >&2; exec " + HELLO
     for runtime in ENGINES:
         words = [*Way("inside", "ompi5", runtime=runtime).words, "--hardened", "--", "sh", "-c", look]
@@ -295,6 +288,15 @@ def test_runtime_docker_gives_no_image_the_nodes_root(engines: Cluster) -> None:
     assert (asked.code, "Open MPI" in asked.out) == (0, True), asked
 
 
+@pytest.mark.parametrize("runtime", ENGINES)
+def test_runtime_tells_of_its_store(engines: Cluster, runtime: str) -> None:
+    """The size and the digest of an image."""
+    words = ["mnrun", "image", "inspect", "--json", "--runtime", runtime, "localhost/ompi5"]
+    found = checked("image inspect", engines.alice(words, node="node01").out)
+    engines.root(LOGIN, "rm", "-rf", "/home/alice/.config")  # podman makes it
+    assert found["size"] > 50e6 and re.fullmatch("sha256:[0-9a-f]{64}", found["digest"]), found
+
+
 CDI = """\
 cdiVersion: "0.5.0"
 kind: nvidia.com/gpu
@@ -313,7 +315,6 @@ DRIVER = (
 
 
 def test_runtime_podman_gives_the_granted_gpus(engines: Cluster) -> None:
-    """By CDI, as the node has it: one by UUID, one that its older spec only knows by number; and no other."""
     with changed(engines, "node01", DRIVER, "umount /proc/driver; rm -rf /etc/cdi /usr/local/bin/nvidia-smi"):
         engines.put("/etc/cdi/nvidia.yaml", CDI, node="node01")
         engines.put("/usr/local/bin/nvidia-smi", SMI, 0o755, node="node01")

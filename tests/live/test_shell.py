@@ -15,11 +15,9 @@ from .reports import check, mine, refusal
 from .stage import LOGIN, Cluster, Result, wait_for
 from .terminal import Terminal
 
-pytestmark = pytest.mark.live
-
 PROMPT = r"mnrun:node01:\S+\$ "
 TWO = ["-N2", "--nodelist=node01,node02"]
-PARAMIKO, PDSH = (["--hosts", "node01,node02", "--rsh", rsh] for rsh in ("paramiko", "pdsh"))
+PARAMIKO, SSH = (["--hosts", "node01,node02", "--rsh", rsh] for rsh in ("paramiko", "ssh"))
 SECONDS = 45.0
 
 
@@ -33,13 +31,11 @@ def prompt(cluster: Cluster, *words: str, env: tuple[str, ...] = ()) -> Iterator
 
 
 def two(terminal: Terminal) -> None:
-    """Two ranks show up, one on each node."""
     found = [terminal.expect(r"rank (\d) of 2 on (node0\d) sum 3").groups() for _ in range(2)]
     assert sorted(node for _, node in found) == ["node01", "node02"], terminal.seen
 
 
 def mpirun(terminal: Terminal) -> None:
-    """A plain mpirun, from prompt to prompt: what is typed meanwhile it would take for itself."""
     terminal.write(f"mpirun {HELLO}\n")
     two(terminal)
     terminal.expect(PROMPT)
@@ -66,7 +62,6 @@ def test_shell_from_nothing_to_nothing(cluster: Cluster) -> None:
 
 
 def test_shell_keys_are_for_the_program_in_it(cluster: Cluster) -> None:
-    """Ctrl-C, Ctrl-Z and Ctrl-D mean in it what they mean in any shell; mpirun ends at a Ctrl-C too."""
     with prompt(cluster, *TWO) as terminal:
         for line in ("sleep 600", f"mpirun {HELLO} -s 600"):
             terminal.write(f"{line}\n")
@@ -92,7 +87,6 @@ def test_shell_keys_are_for_the_program_in_it(cluster: Cluster) -> None:
 
 
 def test_shell_knows_the_size_of_its_window(cluster: Cluster) -> None:
-    """At the beginning, and after it was changed; what runs in it is told."""
     with prompt(cluster, *TWO) as terminal:
         program = "trap 'echo new: $(stty size); exit' WINCH; echo old: $(stty size); while :; do sleep 0.1; done"
         terminal.write(f'sh -c "{program}"\n'.replace("$", "\\$"))
@@ -105,7 +99,6 @@ def test_shell_knows_the_size_of_its_window(cluster: Cluster) -> None:
 
 
 def test_shell_in_an_allocation(cluster: Cluster) -> None:
-    """It is used, and is still there afterwards; what only salloc could have given is told to have no effect."""
     with cluster.held(*TWO) as job:
         with prompt(cluster, "--mem", "1G", "-t", "5", env=(f"SLURM_JOB_ID={job}",)) as terminal:
             assert "--time, --mem: no effect here" in terminal.seen.replace("--mem, --time", "--time, --mem")
@@ -116,7 +109,6 @@ def test_shell_in_an_allocation(cluster: Cluster) -> None:
 
 
 def test_shell_in_the_shell_of_salloc(cluster: Cluster) -> None:
-    """From the prompt that salloc gives on a node, and back to it."""
     with Terminal(cluster.argv(LOGIN, "alice", ["salloc", "-Q", *TWO])) as terminal:
         terminal.expect(r"node01.*\$ ")
         terminal.write(f"mnrun shell --image {OMPI4}\n")
@@ -129,9 +121,8 @@ def test_shell_in_the_shell_of_salloc(cluster: Cluster) -> None:
         assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("words", [PARAMIKO, PDSH], ids=["paramiko", "pdsh"])
+@pytest.mark.parametrize("words", [PARAMIKO, SSH], ids=["paramiko", "ssh"])
 def test_shell_on_hosts(cluster: Cluster, words: list[str]) -> None:
-    """Without a scheduler the terminal is one of the first host's: mpirun reaches both, keys and sizes arrive."""
     with prompt(cluster, *words) as terminal:
         mpirun(terminal)
         terminal.write("ssh node02 uname -n; tty; stty size\n")
@@ -147,16 +138,15 @@ def test_shell_on_hosts(cluster: Cluster, words: list[str]) -> None:
         assert "closed" not in terminal.seen, terminal.seen
 
 
-PDSH_ENDS = ("close", "SIGTERM", "SIGKILL")
+SSH_ENDS = ("close", "SIGTERM", "SIGKILL")
 ENDS = [("close", TWO), ("SIGKILL", TWO), ("scancel", TWO), ("SIGKILL", PARAMIKO)]
-MORE = [("SIGTERM", TWO), *((how, PARAMIKO) for how in ("close", "SIGTERM")), *((how, PDSH) for how in PDSH_ENDS)]
+MORE = [("SIGTERM", TWO), *((how, PARAMIKO) for how in ("close", "SIGTERM")), *((how, SSH) for how in SSH_ENDS)]
 
 
 @pytest.mark.parametrize(
     ("how", "where"), some([*ENDS, *MORE], ENDS), ids=lambda it: it if isinstance(it, str) else it[-1]
 )
 def test_shell_that_is_ended_from_outside(cluster: Cluster, how: str, where: list[str]) -> None:
-    """Its window is closed, mnrun is killed, the job is: nothing is left, and the terminal is as it was."""
     line = f"mnrun shell --image {OMPI5} {' '.join(where)}; echo code:$?; stty -a | grep -ow -e '-*isig'; exit"
     with Terminal(cluster.argv(LOGIN, "alice", ["bash", "--norc"])) as terminal:
         terminal.expect(r"\$ ")
@@ -184,7 +174,6 @@ def test_shell_that_is_ended_from_outside(cluster: Cluster, how: str, where: lis
 
 
 def test_shell_ended_while_it_waits_for_nodes(cluster: Cluster) -> None:
-    """Ctrl-C withdraws the request."""
     with cluster.held("-N", str(len(cluster.nodes)), "--exclusive"):
         line = ["mnrun", "shell", "--image", OMPI5, "-N2"]
         with Terminal(cluster.argv(LOGIN, "alice", line)) as terminal:
@@ -196,16 +185,16 @@ def test_shell_ended_while_it_waits_for_nodes(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("words", [("--image", OMPI5), ("--runtime", "host")], ids=lambda words: words[-1])
 def test_shell_reads_commands_from_a_pipe(cluster: Cluster, words: tuple[str, ...]) -> None:
-    """A plain shell then, with its exit code; standard output is the commands' alone."""
     text = f"mpirun {HELLO} </dev/null\nread -r line\nhere\necho $line >&2\nexit 5\n"
     result = cluster.alice(["mnrun", "shell", *words, *TWO], stdin=text.encode())
+    assert "srun:" not in result.err, result
     assert result.code == 5, result
     check(Result(0, result.raw, result.err), "node01", "node02", tasks=1)
     assert "here" in result.err.splitlines(), result
+    assert "srun: error" not in result.err, result
 
 
 def test_shell_of_one_machine(cluster: Cluster) -> None:
-    """--local: at a terminal too, without any Slurm."""
     line = ["mnrun", "shell", "--local", "-n", "2", "--image", OMPI5]
     with Terminal(cluster.argv(LOGIN, "alice", line)) as terminal:
         terminal.expect(r"mnrun:login:\S+\$ ")
@@ -227,13 +216,12 @@ def test_shell_of_one_machine(cluster: Cluster) -> None:
         (("--mode", "outside-in"), 122, "a shell runs in the first node's container"),
         (("--", "./app"), 2, "mnrun shell takes no command, but found './app'"),
         (("--script", "job.sh"), 2, "mnrun shell takes no command, but found --script"),
-        (("-p", "nowhere"), 123, "invalid partition specified: nowhere"),
-        (("-N", "99"), 123, "salloc: "),
+        (("-p", "nowhere"), 123, "there is no partition nowhere"),
+        (("-N", "99"), 123, "--nodes (command line) asks for 99"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_shell_that_is_refused(cluster: Cluster, words: tuple[str, ...], code: int, said: str) -> None:
-    """One line, below that of the request if there was one, and no allocation for it."""
     result = cluster.alice(["mnrun", "shell", "--image", OMPI5, *words])
     refusal(result, code, said)
     assert len(mine(result)) == (2 if code == 123 else 1), result

@@ -14,8 +14,6 @@ from .cells import INSIDE, MAIN, OMPI5, Way, one
 from .stage import LOGIN, Cluster, Desk, wait_for
 from .stranger import kill
 
-pytestmark = pytest.mark.live
-
 # Writes a checkpoint when it is told to end; with one there it goes on from that, and has done.
 CHECKPOINT = """\
 #!/bin/sh
@@ -44,7 +42,6 @@ def urgent(cluster: Cluster) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_a_signal_to_the_script_reaches_every_rank_once(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """As --signal=USR1@120 sends it: to the script, which passes it on, on one way."""
     program = desk.put("usr1", USR1, 0o755)
     job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", *way.words, "--", program)
     wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
@@ -55,7 +52,6 @@ def test_a_signal_to_the_script_reaches_every_rank_once(cluster: Cluster, desk: 
 
 
 def test_a_signal_to_all_steps_reaches_every_rank_once(cluster: Cluster, desk: Desk) -> None:
-    """As scancel sends it by itself: to each process of each step, but what serves the program is none."""
     program = desk.put("usr1", USR1, 0o755)
     job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", *INSIDE.words, "--", program)
     wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
@@ -73,20 +69,18 @@ def test_a_signal_to_all_steps_reaches_every_rank_once(cluster: Cluster, desk: D
 def test_a_signal_to_the_steps_of_a_live_run(
     cluster: Cluster, desk: Desk, before: tuple[str, ...], words: tuple[str, ...], each: int
 ) -> None:
-    """The same; to a script, where that is the program; and to a run that is in a step itself, and so hears it, too."""
     program = desk.put("usr1", USR1, 0o755)
     line = cluster.launch("-n", "4", *INSIDE.words, *words, program, nodes=2)
     line[line.index("mnrun") : line.index("mnrun")] = before
     with cluster.running(line) as run:
         said = run.saying(lambda result: result.out.count("up ") == each, "up")
-        cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
+        cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("mnrun: job ")[1].split(":")[0])
         result = run.end()
     assert result.code == 0, result
     assert len(told(result.out)) == each, result
 
 
 def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: Desk) -> None:
-    """In a step, mnrun's sruns get the signal as well. It is no second one, however late they forward it."""
     program = desk.put("usr1", USR1.replace("sleep 1\n", f"until [ -e {desk.path}/over ]; do sleep 0.1; done\n"), 0o755)
     line = cluster.launch("-n", "4", *INSIDE.words, "--", program, nodes=2)
     line[line.index("mnrun") : line.index("mnrun")] = ("srun", "-N1", "-n1")
@@ -96,7 +90,7 @@ def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: 
         sruns = [p for p in cluster.processes() if p.parent in launchers and p.argv[0] == "srun"]
         assert sruns, "no srun of mnrun's"
         kill(sruns, signal.SIGSTOP)
-        cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("slurm job ")[1].split(")")[0])
+        cluster.root(LOGIN, "scancel", "--signal=USR1", said.err.split("mnrun: job ")[1].split(":")[0])
         time.sleep(4)  # longer than guard.sh takes two signals for one
         kill(sruns, signal.SIGCONT)
         run.saying(lambda result: result.out.count("got ") >= 4, "told")
@@ -108,7 +102,6 @@ def test_a_signal_that_the_launchers_srun_forwards_late(cluster: Cluster, desk: 
 
 
 def test_what_comes_before_the_program_reaches_it_as_it_begins(cluster: Cluster, desk: Desk) -> None:
-    """A signal, and a TERM that is a mere warning, that come while the containers start: neither ends the job."""
     program = desk.put("usr1", USR1.replace("#!/bin/sh\n", "#!/bin/sh\ntrap 'echo \"warned $rank\"' TERM\n"), 0o755)
     cluster.root(LOGIN, "install", "-d", "-o", "alice", f"{desk.path}/bin")
     waits = (
@@ -128,7 +121,6 @@ def test_what_comes_before_the_program_reaches_it_as_it_begins(cluster: Cluster,
 
 
 def test_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
-    """It starts again, knows that it does, and succeeds; each start has its own records."""
     line = '[ "${SLURM_RESTART_COUNT:-0}" = 1 ] && echo again && exit; echo first; sleep 3600'
     job = submit(cluster, desk, "-N", "2", "--requeue", *INSIDE.words, "--", "sh", "-c", line)
     wait_for(lambda: "first" in output(desk, job), "running", state=lambda: output(desk, job))
@@ -144,7 +136,6 @@ def test_a_job_that_is_requeued(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_a_job_that_is_preempted(cluster: Cluster, desk: Desk, urgent: list[str]) -> None:
-    """Its program is told once, keeps what it has, and goes on from that when Slurm starts it again."""
     program = desk.put("program", CHECKPOINT, 0o755)
     job = submit(cluster, desk, "-N", "2", "--ntasks-per-node", "2", "--requeue", *INSIDE.words, "--", program)
     wait_for(lambda: output(desk, job).count("up ") == 4, "up", state=lambda: output(desk, job))
@@ -161,7 +152,6 @@ def test_a_job_that_is_preempted(cluster: Cluster, desk: Desk, urgent: list[str]
 
 
 def test_a_live_run_that_is_preempted(cluster: Cluster, desk: Desk, urgent: list[str]) -> None:
-    """The warning is the program's to heed; then it is said why all ends."""
     program = desk.put("program", CHECKPOINT, 0o755)
     with cluster.running(
         cluster.launch("-Q", "--image", OMPI5, "-D", desk.path, "--", program, "stay", nodes=2)

@@ -6,14 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import pytest
-
 from .batch import forget, output, state
 from .cells import INSIDE
 from .reports import refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
-
-pytestmark = pytest.mark.live
 
 SECONDS = 90  # for each that asks; a noisy machine included
 SILENT = "slurmctld does not answer: ask the cluster's admins"
@@ -21,7 +17,6 @@ SILENT = "slurmctld does not answer: ask the cluster's admins"
 
 @contextmanager
 def hanging(cluster: Cluster) -> Iterator[None]:
-    """Its port takes connections, and nobody reads them."""
     cluster.root(LOGIN, "sh", "-c", "kill -STOP $(cat /run/slurmctld.pid)")
     try:
         yield
@@ -57,5 +52,4 @@ def test_a_slurmctld_that_hangs(cluster: Cluster, desk: Desk) -> None:
 
 
 def desk_output(desk: Desk) -> list[str]:
-    """The ids of the jobs that wrote there."""
     return [name.split("-")[1].partition(".")[0] for name in desk.names() if name.endswith(".out")]

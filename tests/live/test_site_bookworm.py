@@ -14,7 +14,7 @@ from .conftest import NAME, up
 from .reports import check, everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("bookworm")]
+pytestmark = pytest.mark.xdist_group("bookworm")
 
 HOSTS = (Way("inside", "host"), Way("mpirun", "host"), Way("inside", "host", connect="pipe"))
 BY_NAME = {str(way): way for way in HOSTS}
@@ -33,14 +33,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_older_slurm_runs(cluster: Cluster) -> None:
-    """Each way, each verb."""
     test_sites.every_way(cluster)
     test_sites.every_verb(cluster)
 
 
 @pytest.mark.parametrize(("end", "start"), cells({"end": ENDS, "start": ("inside", "mpirun")}, together=1))
 def test_older_slurm_exit_codes(cluster: Cluster, end: str, start: str) -> None:
-    "The program's own code."
     test_exit_codes.test_exit_code_is_the_programs(cluster, end, start, "host", "auto")
 
 
@@ -53,7 +51,6 @@ def test_older_slurm_enters_a_job(cluster: Cluster, way: Way) -> None:
     ("how", "way"), cells({"how": ("SIGINT", "SIGKILL", "scancel", "kill srun"), "way": tuple(BY_NAME)}, together=1)
 )
 def test_older_slurm_ends(cluster: Cluster, how: str, way: str) -> None:
-    """Nothing of the job is left on any node."""
     with cluster.running(cluster.launch(*BY_NAME[way].words, "--", *test_ends.FOREVER)) as job:
         job.saying(everybody_spoke(8), "running on all ranks")
         test_ends.act(cluster, how, job)
@@ -65,19 +62,16 @@ def test_older_slurm_ends(cluster: Cluster, how: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", one(0, HOSTS), ids=str)
 def test_older_slurm_signals(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """To the script, and to all steps: each rank has it once."""
     test_signals.test_a_signal_to_the_script_reaches_every_rank_once(cluster, desk, way)
 
 
 @pytest.mark.parametrize("way", one(1, HOSTS), ids=str)
 def test_older_slurm_environment(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """What a rank finds of its job, and what was asked for."""
     test_env.test_env_of_the_job(cluster, desk, way)
 
 
 @pytest.mark.parametrize("way", one(0, HOSTS), ids=str)
 def test_older_slurm_submits(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """A submitted job is cancelled; one that fails is shown with its own code, by Slurm's word, too."""
     test_submit.test_submit_and_scancel(cluster, desk, way)
     batch = ["sbatch", "--parsable", "-o", "/dev/null", "--wait", "--wrap", "exit 7"]
     number = cluster.alice(batch).out.strip()
@@ -86,7 +80,6 @@ def test_older_slurm_submits(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 def test_older_slurm_says_what_cannot_be(cluster: Cluster) -> None:
-    """Its Charliecloud has not what mnrun needs: `mnrun check` and a job say the same, by name."""
     why = "it has no --write-fake"
     checked = cluster.mnrun("check", nodes=2, tasks=0)
     assert [line for line in checked.out.splitlines() if line.startswith("charliecloud") and why in line], checked

@@ -18,34 +18,26 @@ from .conftest import NAME, up
 from .reports import everybody_spoke, mine
 from .stage import LOGIN, Cluster, Desk, Process, wait_for
 from .stranger import at_once, kill
-from .test_ends import FOREVER, act, clean_soon, files_of, test_end_from_outside
-from .test_env import test_env_of_the_host_stays_there, test_env_of_the_job, test_env_temporary_directory
-from .test_exec import test_nothing_of_exec_outlives_the_job
-from .test_exit_codes import test_exit_code_is_the_programs, test_exit_of_one_rank_ends_the_others
-from .test_parity import test_submit_is_a_run
+from .test_ends import FOREVER, act, clean_soon, files_of
+from .test_ends import test_end_from_outside as test_end_from_outside
+from .test_env import test_env_of_the_host_stays_there as test_env_of_the_host_stays_there
+from .test_env import test_env_of_the_job as test_env_of_the_job
+from .test_env import test_env_temporary_directory as test_env_temporary_directory
+from .test_exec import test_nothing_of_exec_outlives_the_job as test_nothing_of_exec_outlives_the_job
+from .test_exit_codes import test_exit_code_is_the_programs as test_exit_code_is_the_programs
+from .test_exit_codes import test_exit_of_one_rank_ends_the_others as test_exit_of_one_rank_ends_the_others
+from .test_parity import test_submit_is_a_run as test_submit_is_a_run
+from .test_signals import test_a_job_that_is_requeued as test_a_job_that_is_requeued
 from .test_signals import (
-    test_a_job_that_is_requeued,
-    test_a_signal_to_all_steps_reaches_every_rank_once,
-    test_a_signal_to_the_script_reaches_every_rank_once,
+    test_a_signal_to_all_steps_reaches_every_rank_once as test_a_signal_to_all_steps_reaches_every_rank_once,
 )
-from .test_submit import test_submit_an_array_and_a_chain, test_submit_and_scancel
+from .test_signals import (
+    test_a_signal_to_the_script_reaches_every_rank_once as test_a_signal_to_the_script_reaches_every_rank_once,
+)
+from .test_submit import test_submit_an_array_and_a_chain as test_submit_an_array_and_a_chain
+from .test_submit import test_submit_and_scancel as test_submit_and_scancel
 
-__all__ = [
-    "test_a_job_that_is_requeued",
-    "test_a_signal_to_all_steps_reaches_every_rank_once",
-    "test_a_signal_to_the_script_reaches_every_rank_once",
-    "test_end_from_outside",
-    "test_env_of_the_host_stays_there",
-    "test_env_of_the_job",
-    "test_env_temporary_directory",
-    "test_exit_code_is_the_programs",
-    "test_exit_of_one_rank_ends_the_others",
-    "test_nothing_of_exec_outlives_the_job",
-    "test_submit_an_array_and_a_chain",
-    "test_submit_and_scancel",
-    "test_submit_is_a_run",
-]
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("cgroup")]
+pytestmark = pytest.mark.xdist_group("cgroup")
 
 SOON = 25.0  # seconds: less than the 30 after which Slurm would have ended all by force
 SILENT = 140.0  # seconds after which the nodes of a quiet machine have noticed that there is no launcher any more
@@ -85,7 +77,6 @@ ENDS = cells({"how": ("scancel", "time limit", "SIGINT", "SIGKILL", "kill srun")
 
 @pytest.mark.parametrize(("how", "way"), ENDS)
 def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: str) -> None:
-    """The guards do not wait for Slurm's KILL, nor it for them: nothing is left soon after the program's own end."""
     with cluster.running(cluster.launch(*BY_NAME[way].words, "--", *FOREVER, nodes=2)) as job:
         job.saying(everybody_spoke(4), "running on all ranks")
         act(cluster, how, job)
@@ -100,7 +91,6 @@ def test_ends_before_slurm_must_kill(cluster: Cluster, how: str, way: str) -> No
 
 @pytest.mark.parametrize("way", one(1, (*MODES, SRUN)), ids=str)
 def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
-    """A normal end, and a rank that fails: the code, and nothing left at once."""
     for words, code in (((HELLO,), 0), ((HELLO, "-x", "7"), 7)):
         result = cluster.mnrun(*way.words, "--", *words, nodes=2)
         assert result.code == code, result
@@ -109,8 +99,6 @@ def test_ends_by_itself(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("before", ["", "exec "])
 def test_ends_of_a_script_of_ones_own(cluster: Cluster, desk: Desk, before: str) -> None:
-    """Slurm's TERM comes to the script's shell alone, whose end kills mnrun: the guards miss its pulse before Slurm's
-    KILL. After exec mnrun is that process, and says why it ends."""
     line = f"{before}mnrun {' '.join(INSIDE.words)} -- {HELLO} -s 3600"
     path = desk.put("job.sh", f"#!/bin/bash\n{line}\n", 0o755)
     shape = ("-N2", "--ntasks-per-node=2", "-o", f"{desk.path}/out", "-e", f"{desk.path}/err")
@@ -175,12 +163,12 @@ STARVED = tuple(itertools.product(("0", "3"), (*MODES, SRUN)))
 
 @pytest.mark.parametrize(("rank", "way"), some(STARVED, [("0", INSIDE), ("3", MPIRUN)]), ids=str)
 def test_out_of_memory(cluster: Cluster, way: Way, rank: str) -> None:
-    """A rank that takes more than the job has: where, who, how much there is, what to do; SIGKILL's code."""
     program = ["python3", "-c", EATER.format(rank=rank)]
     result = cluster.mnrun(*way.words, "--", *program, nodes=2, salloc=("--mem=300M",))
     node = "node01" if rank == "0" else "node02"
     said = [line for line in mine(result) if "out of memory" in line]
     assert (result.code, len(said)) == (137, 1), result
+    assert not re.search("(?m)^(srun|slurmstepd)", result.err), result
     for word in (f"on {node}", "300 MB", "--mem", rank):
         assert word in said[0], result
     assert cluster.wait_clean(SOON) == []
@@ -214,7 +202,6 @@ def test_remains_of_a_step_that_was_killed(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("way", one(0, MODES), ids=str)
 def test_devices_of_others_are_closed(cluster: Cluster, way: Way) -> None:
-    """Of four GPUs with two granted each rank can open these two, and no other. A stand-in has no driver: ENXIO."""
     told = 'grep -o "No such device\\|not permitted"'
     line = f"for n in 0 1 2 3; do {{ : </dev/nvidia$n; }} 2>&1 | {told}; done | sort | uniq -c"
     result = cluster.mnrun(*way.words, "--", "sh", "-c", line, nodes=2, salloc=("--gres=gpu:2",))

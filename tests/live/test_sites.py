@@ -11,15 +11,12 @@ from .cells import HELLO, INSIDE, MPIRUN, Way, one, some
 from .reports import check, errors
 from .stage import LOGIN, Cluster, wait_for
 
-pytestmark = pytest.mark.live
-
 Variant = Callable[..., Cluster]
 IMAGE = "login:5000/mpi/ompi5:1"
 OLDER = {"bookworm": "22.05", "bullseye": "20.11", "sid": ""}
 
 
 def test_site_private_tmp(variant: Variant) -> None:
-    """A /tmp and a /dev/shm for each job: its steps share them, and the nodes' own stay as they were."""
     ours = variant(2, "--private-tmp")
     for way in one(1, (INSIDE, MPIRUN)):
         check(ours.mnrun(*way.words, "--", HELLO, nodes=2), *ours.nodes[:2])
@@ -42,7 +39,6 @@ def test_site_private_tmp(variant: Variant) -> None:
 
 
 def cannot(ours: Cluster, debian: str) -> None:
-    """What that Slurm and its programs cannot do is said by name, in one line."""
     host = ("--runtime", "host", "--", HELLO)
     alone = ours.alice(["sh", "-c", "id=$(sbatch --parsable -o /dev/null --wrap 'exit 3'); mnrun wait $id"])
     assert alone.code == 3, alone
@@ -67,7 +63,6 @@ def cannot(ours: Cluster, debian: str) -> None:
 
 
 def every_way(ours: Cluster) -> None:
-    """Each mode and each connect, with the nodes' own MPI, says nothing that nobody asked for."""
     for words in (["--connect", "ssh"], ["--connect", "pipe"], ["--launcher", "env"], ["--mode", "outside-in"]):
         result = ours.mnrun("-Q", *words, "--runtime", "host", "--", HELLO, nodes=2)
         if "env" not in words:  # whose ranks are each alone
@@ -77,7 +72,6 @@ def every_way(ours: Cluster) -> None:
 
 
 def every_verb(ours: Cluster) -> None:
-    """Each verb answers, of jobs in each of their states."""
     host = ("--runtime", "host", "--")
     shell = ["salloc", "-Q", "-N2", "mnrun", "shell", "-Q", "--runtime", "host"]
     assert sorted(ours.alice(shell, b"mpirun -n 2 uname -n\n").out.split()) == ["node01", "node02"]

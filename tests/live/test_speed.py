@@ -7,12 +7,11 @@ import pytest
 from bench.speed.rounds import figures, measure, single_copy
 from bench.speed.ways import PLACES, PROGRAM, TWO_COPIES
 
-from .cells import Way, cells
+from .cells import ENGINES, RUNTIMES, Way, cells
 from .stage import Cluster
 
-pytestmark = [pytest.mark.live, pytest.mark.xdist_group("engines")]
+pytestmark = pytest.mark.xdist_group("engines")
 
-RUNTIMES = ("host", "apptainer", "docker", "podman", "charliecloud")
 CELLS = cells({"runtime": RUNTIMES, "start": ("inside", "mpirun", "srun")}, together=1)
 
 
@@ -24,10 +23,9 @@ def test_ranks_of_a_node_have_single_copies(engines: Cluster, runtime: str, star
     result = engines.mnrun(*way.words, "--", PROGRAM, "-v", nodes=1)
     assert result.code == 0, result
     assert all(time > 0 for time in figures(result.out).values()), result
-    assert single_copy(result.err) == (start == "inside" or runtime not in ("docker", "podman")), result
+    assert single_copy(result.err) == (start == "inside" or runtime not in ENGINES), result
 
 
 def test_the_bench_tells_one_copy_from_two(cluster: Cluster) -> None:
-    """Of the bare run and of one that must not have single copies. No pairs are run, which take a quiet machine."""
     found = measure(cluster.model, PLACES[0], [TWO_COPIES], 0, print)
     assert found["single_copy"] == {"bare mpirun": True, TWO_COPIES.name: False}

@@ -13,11 +13,9 @@ import pytest
 
 from .batch import end, submit
 from .cells import HELLO, MAIN, OMPI4, OMPI5, Way, full, one
-from .reports import check, mine, refusal
+from .reports import check, mine, only_line, refusal
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .stranger import kill
-
-pytestmark = pytest.mark.live
 
 COPIES = "/var/tmp/mnrun.alice/images"
 SLOW = """\
@@ -30,8 +28,6 @@ exec sleep 600
 
 @pytest.fixture(autouse=True)
 def no_copies(cluster: Cluster) -> Iterator[None]:
-    """No node has a copy, before or afterwards."""
-
     def remove() -> None:
         for node in cluster.nodes:
             cluster.root(node, "rm", "-rf", "/var/tmp/mnrun.alice")
@@ -47,13 +43,11 @@ def copies(cluster: Cluster, node: str) -> list[Path]:
 
 
 def copied(result: Result) -> list[str]:
-    """The nodes that mnrun said it copies to."""
     return [line.rpartition(" to ")[2] for line in mine(result) if line.startswith("copying ")]
 
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_staging_sends_an_image_once(cluster: Cluster, way: Way) -> None:
-    """To all nodes, to one that has lost it, and to none; ranks read the copy."""
     first, second = cluster.nodes[:2]
     words = (*way.words, "--stage", "--", HELLO)
     result = cluster.mnrun(*words, nodes=2)
@@ -74,7 +68,6 @@ def test_staging_sends_an_image_once(cluster: Cluster, way: Way) -> None:
 
 
 def test_staging_needs_no_shared_files(cluster: Cluster, desk: Desk) -> None:
-    """A submitted job whose image only its first node has. The script keeps what the job file says."""
     head, other = cluster.nodes[:2]
     cluster.root(head, "install", "-d", "-o", "alice", "/srv/image", "/srv/image/copies")
     cluster.root(other, "install", "-d", "-o", "alice", "/srv/image", "/srv/image/copies")
@@ -94,7 +87,6 @@ def test_staging_needs_no_shared_files(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_staging_that_cannot_be(cluster: Cluster, desk: Desk) -> None:
-    """One line each: what is wrong, where, and what to do."""
     first, second = cluster.nodes[:2]
     words = ("--mode", "inside-out", "--image", OMPI5, "--stage")
     cluster.root(second, "install", "-d", "-o", "bob", "-m", "777", "/var/tmp/mnrun.alice")
@@ -120,7 +112,6 @@ def test_staging_that_cannot_be(cluster: Cluster, desk: Desk) -> None:
 @pytest.mark.skipif(not full(), reason="seconds each: --full")
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_staging_that_is_cut_off(cluster: Cluster, desk: Desk, signum: int) -> None:
-    """Nothing of the copy stays on any node."""
     desk.put("sbcast", SLOW, 0o755)
     way = {"PATH": f"{desk.path}:/usr/local/bin:/usr/bin:/bin"}
     line = cluster.launch("--image", OMPI5, "--stage", "--", HELLO, nodes=2, env=way)
@@ -141,7 +132,6 @@ def test_staging_that_is_cut_off(cluster: Cluster, desk: Desk, signum: int) -> N
 
 @pytest.mark.skipif(not full(), reason="half a minute: --full")
 def test_staging_makes_room(cluster: Cluster) -> None:
-    """For what is used now. An image that a job runs in stays, however long ago that was."""
     node = cluster.nodes[0]
     words = ("--mode", "outside-in", "--launcher", "srun", "--stage", "--stage-limit", "1M")
 
@@ -163,3 +153,25 @@ def test_staging_makes_room(cluster: Cluster) -> None:
         aged()
         other = cluster.alice([*within, *words, "--image", "/images/mpich.sif", "--mpi", "pmi2", "--", "true"])
         assert other.code == 0 and len(copies(cluster, node)) == 1 and not five.exists(), other
+
+
+@pytest.mark.xdist_group("engines")
+def test_staging_gives_an_image_of_a_store_to_other_hosts(engines: Cluster) -> None:
+    """Hosts without a registry get the image of Docker on the machine where mnrun is, and only if they lack it."""
+    first, second = engines.nodes[:2]
+    name = "localhost/given:1"
+    make = "c=$(docker create localhost/ompi5 true) && docker commit $c $0 && docker rm $c"
+    launch = ("mnrun", "--hosts", f"{first}:1,{second}:1", "--runtime", "docker", "--launcher", "env", "--image", name)
+    try:
+        assert engines.alice(["sh", "-c", make, name], node=first).code == 0
+        refused = engines.alice([*launch, "--", "true"], node=first)
+        assert (refused.code, f"{second}: docker has no image {name}" in refused.err) == (121, True), refused
+        for given in (True, False):
+            result = engines.alice([*launch, "--stage", "--", "uname", "-n"], node=first)
+            assert (result.code, sorted(result.out.split())) == (0, [first, second]), result
+            assert (f"copied {name} from this machine's docker to {second}" in result.err) == given, result
+        lacking = engines.alice([*launch[:-1], "localhost/none:1", "--stage", "--", "true"], node=first)
+        assert "docker has no image localhost/none:1 on this machine" in only_line(lacking, 121), lacking
+    finally:
+        for node in (first, second):
+            engines.alice(["docker", "rmi", name], node=node)

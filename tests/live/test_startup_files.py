@@ -8,8 +8,6 @@ from .cells import INSIDE, MPIRUN, Way
 from .stage import LOGIN, Cluster
 from .test_hostile_user import in_home
 
-pytestmark = pytest.mark.live
-
 # Each reading tells who has started the shell.
 NASTY = """read -r parent </proc/$PPID/comm; echo "$parent" >>/home/alice/readers
 echo welcome; echo noise >&2; printf 42
@@ -20,15 +18,12 @@ HOSTS = ("mnrun", "-Q", "--hosts", "node[01-02]:1")
 PROGRAM = ("--", "bash", "-c", 'echo "out $PWD"; exit 7')
 REACHED = {
     "paramiko": (*HOSTS, "--rsh", "paramiko", *INSIDE.words, "--chdir", "/home/alice", *PROGRAM),
+    "ssh": (*HOSTS, "--rsh", "ssh", *INSIDE.words, "--chdir", "/home/alice", *PROGRAM),
     "pdsh": (*HOSTS, "--rsh", "pdsh", *MPIRUN.words, "--chdir", "/home/alice", *PROGRAM),
     "pdsh-host": (*HOSTS, "--rsh", "pdsh", *Way("inside", "host").words, "--chdir", "/home/alice", *PROGRAM),
 }
 LINE = "mnrun -Q --runtime host --launcher env --chdir /home/alice"
-BELOW = {
-    "local": f"{LINE} --local",
-    "salloc": f"salloc -Q -N2 {LINE}",
-    "ssh": f"salloc -Q -N2 {LINE} --connect ssh",
-}
+BELOW = {"local": f"{LINE} --local", "salloc": f"salloc -Q -N2 {LINE}", "ssh": f"salloc -Q -N2 {LINE} --connect ssh"}
 
 
 @pytest.mark.parametrize("way", REACHED)
@@ -58,7 +53,7 @@ def test_a_launch_from_a_shell_that_reads_a_nasty_file(cluster: Cluster, way: st
 def test_a_file_that_ends_the_shell(cluster: Cluster) -> None:
     """(F1) The message names the code, and where to look. Nothing has begun."""
     with in_home(cluster, {".bashrc": "exit 3\n"}):
-        for rsh in ("paramiko", "pdsh"):
+        for rsh in ("ssh", "paramiko", "pdsh"):
             result = cluster.alice([*HOSTS, "--rsh", rsh, "--runtime", "host", *PROGRAM])
             assert (result.code, result.out) == (121, ""), result
             assert "its login shell ended with 3" in result.err, result

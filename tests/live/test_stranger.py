@@ -18,7 +18,6 @@ from .stranger import (
     FIRST,
     JOB,
     LAIR,
-    LEASE,
     PLANT,
     SECOND,
     SHM,
@@ -38,13 +37,10 @@ from .stranger import (
     up,
 )
 
-pytestmark = pytest.mark.live
-
 # A1: the job's directory
 
 
 def submitted(cluster: Cluster, desk: Desk, *words: str) -> Result:
-    """A batch job, from its start to its end; what it wrote stands where a launch would have said it."""
     line = ["mnrun", "submit", "--wait", "-N2", "-w", f"{FIRST},{SECOND}", "-o", "out", "-e", "err", *words]
     done = cluster.alice(line, cwd=desk.path)
     assert {"out", "err"} <= set(desk.names()), done
@@ -53,10 +49,9 @@ def submitted(cluster: Cluster, desk: Desk, *words: str) -> Result:
 
 
 def start(cluster: Cluster, desk: Desk, how: str) -> Result:
-    """A short job on both nodes, or on the machine itself."""
     if how == "batch":
         return submitted(cluster, desk, *BARE.words, "--", "true")
-    if how in ("paramiko", "pdsh"):
+    if how in ("paramiko", "ssh"):
         hosts = ("--hosts", f"{FIRST},{SECOND}", "--rsh", how)
         return cluster.alice(["mnrun", "-Q", *hosts, *BARE.words, "--", "true"], cwd=desk.path)
     if how == "local":
@@ -66,13 +61,12 @@ def start(cluster: Cluster, desk: Desk, how: str) -> Result:
 
 
 def refused(result: Result, node: str = FIRST) -> None:
-    """The launch has ended with our own code, and says on which node somebody else was first."""
     assert (result.code, result.out) == (121, ""), result
     wanted = (f"{node}: cannot make /tmp/mnrun.", "another user has made it")
     assert [line for line in mine(result) if all(text in line for text in wanted)], result
 
 
-@pytest.mark.parametrize("how", ["inside-out", "mpirun", "batch", "paramiko", "pdsh", "local"])
+@pytest.mark.parametrize("how", ["inside-out", "mpirun", "batch", "paramiko", "ssh", "local"])
 def test_stranger_makes_the_directory_first(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A1: a directory with a gate, a head and all the rest: nothing of it runs; the launch says who was first."""
     node = LOGIN if how == "local" else FIRST
@@ -83,7 +77,7 @@ def test_stranger_makes_the_directory_first(cluster: Cluster, bob: Stranger, des
     refused(result, node)
 
 
-@pytest.mark.parametrize("how", ["inside-out", "batch", "pdsh"])
+@pytest.mark.parametrize("how", ["inside-out", "batch", "ssh"])
 def test_stranger_leads_to_a_directory_of_hers(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A1: a link to a directory that alice owns, with a gate in it: that is hers, and yet not this job's."""
     precious = f"{desk.path}/precious"
@@ -122,7 +116,6 @@ def test_stranger_leads_to_another_job_of_hers(cluster: Cluster, bob: Stranger, 
 
 
 def other(place: str) -> str:
-    """A job's directory, but not this one."""
     return rf"(?!{re.escape(place)}){JOB}"
 
 
@@ -130,7 +123,6 @@ def other(place: str) -> str:
 
 
 def lure(cluster: Cluster, process: Process, precious: str) -> str:
-    """A directory of the job's name that tells its undertaker whom to kill, and what to remove."""
     _, session, began = inner(process)
     way = "../../../" + precious.lstrip("/")
     return f"""
@@ -200,41 +192,6 @@ def test_stranger_takes_the_name_before_the_last_step(cluster: Cluster, bob: Str
     assert not list(cluster.path("/tmp", SECOND).glob("mnrun.*")), "the node whose guard was killed is not clean"
 
 
-# A5: pdsh's lease
-
-
-TAPS = {
-    "pipe": 'mkfifo -m 666 "$1" && chmod 666 "$1" && echo planted && exec cat "$1" >{LAIR}/stolen',
-    "directory": """
-        set -eu
-        new=/tmp/new.$$
-        mkdir -m 777 $new && chmod 777 $new && cd $new
-        mkfifo -m 666 pipe && chmod 666 pipe
-        echo 'exec cat >pipe' >pour
-        echo 'echo "$1" 1<>pipe' >say
-        echo "$1" >own
-        mv -T $new "$1"
-        echo planted
-        exec cat "$1/pipe" >{LAIR}/stolen
-    """,
-}
-
-
-@pytest.mark.parametrize("tap", TAPS)
-def test_stranger_taps_the_lease(cluster: Cluster, bob: Stranger, tap: str) -> None:
-    """A5: by pdsh the job's keys and values go into a pipe on each host: never into one of bob's."""
-    hosts = f"{FIRST},{SECOND}"
-    words = ["mnrun", "-Q", "--hosts", hosts, "--rsh", "pdsh", "--start-timeout", "40s", *BARE.words, "--", "true"]
-    script = TAPS[tap].replace("{LAIR}", LAIR)
-    with slow(cluster, LEASE, FIRST), bob.watching(script, rf"{JOB}(?=\.lease)", suffix=".lease") as watcher:
-        result = cluster.alice(["env", "SECRET=open sesame", *words])
-        planted(watcher)
-    stolen = cluster.path(f"{LAIR}/stolen", FIRST)
-    assert not stolen.exists() or stolen.read_bytes() == b"", result
-    assert bob.ran() == [], result
-    refusal(result, 121, FIRST, "cannot make /tmp/mnrun.", ".lease")
-
-
 # A6: the older scripts
 
 
@@ -289,7 +246,7 @@ def test_stranger_has_a_name_like_a_line(cluster: Cluster, bob: Stranger) -> Non
 # A10
 
 
-@pytest.mark.parametrize("how", ["inside-out", "batch", "pdsh"])
+@pytest.mark.parametrize("how", ["inside-out", "batch", "ssh"])
 def test_stranger_makes_the_shared_memory_first(cluster: Cluster, bob: Stranger, desk: Desk, how: str) -> None:
     """A10: the job's directory in /dev/shm: the reason, at once."""
     script = 'mkdir -m 777 "/dev/shm/${1##*/}" && echo planted'

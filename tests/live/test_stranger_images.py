@@ -13,8 +13,6 @@ from .reports import refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 from .stranger import EVIL_IMAGE, FIRST, PULL, SECOND, Stranger, bystander, lair, marks, planted, project
 
-pytestmark = pytest.mark.live
-
 OPEN = "login:5000"
 
 PACK = """\
@@ -27,7 +25,6 @@ exec /usr/local/bin/mksquashfs.away "$@"
 
 @contextmanager
 def packing(cluster: Cluster, node: str) -> Iterator[None]:
-    """A node that converts images once it is told to."""
     cluster.root(node, "mv", "/usr/local/bin/mksquashfs", "/usr/local/bin/mksquashfs.away")
     cluster.put("/usr/local/bin/mksquashfs", PACK, 0o755, node)
     try:
@@ -65,7 +62,6 @@ def test_stranger_takes_the_name_of_a_pull(cluster: Cluster, bob: Stranger, regi
 
 
 def planted_cache(stranger: Stranger, place: str, reference: str, desk: str, node: str) -> None:
-    """A cache in which a reference is known, by an image of somebody's choice."""
     digest = "b" * 64
     name = re.sub(r"[^A-Za-z0-9._-]", "_", reference)
     script = """
@@ -107,7 +103,6 @@ RECIPE = "Bootstrap: localimage\nFrom: /images/bare.sif\n%setup\n{}\n"
 
 
 def test_stranger_may_write_where_an_image_is_made(cluster: Cluster, desk: Desk) -> None:
-    """What a build needs does not lie where a member of the group could put another recipe, or a link, in its place."""
     with lair(cluster, "carol") as carol, project(cluster, "carol") as shared:
         for place in ("twin", "away"):
             carol.does('mkdir -m 2775 "$1"', f"{shared}/{place}", node=LOGIN)

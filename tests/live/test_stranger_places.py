@@ -12,8 +12,6 @@ from .cells import MPIRUN, OMPI5, some
 from .stage import LOGIN, Cluster, Desk, Result
 from .stranger import BARE, FIRST, LAIR, SECOND, SRUN_HOST, Stranger
 
-pytestmark = pytest.mark.live
-
 NODES = f"{FIRST},{SECOND}"
 # An empty element of either means the working directory (bash(1), PATH; ld.so(8), LD_LIBRARY_PATH).
 SEARCHED = ("env", "LD_LIBRARY_PATH=/opt/app/lib:", "PATH=:/usr/local/bin:/usr/bin:/bin:")
@@ -44,7 +42,7 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
         (*held, "mnrun", "plan", *SRUN_HOST, "--", "true"),
         (*held, "mnrun", "check"),
         (*held, "srun", "srun_singularity.sh", f"--container={OMPI5}", "--script=./job.sh"),
-        (*hosts, "--rsh", "pdsh", *BARE.words, "--", "true"),
+        (*hosts, "--rsh", "ssh", *BARE.words, "--", "true"),
         (*hosts, "--rsh", "paramiko", *BARE.words, "--", "true"),
         (*SEARCHED, "mnrun", "submit", "--wait", "-N2", "-w", NODES, *BARE.words, "--", "true"),
         (*SEARCHED, "mnrun", "-Q", "--local", *MPIRUN.words, "--", "true"),
@@ -102,7 +100,6 @@ def submit(cluster: Cluster, desk: Desk, base: str, *words: str) -> Result:
 
 @pytest.fixture
 def commons(cluster: Cluster) -> Iterator[str]:
-    """A directory of the site in which everybody may make directories."""
     base = "/home/commons"
     cluster.root(LOGIN, "install", "-d", "-m", "1777", base)
     yield base

@@ -28,8 +28,6 @@ from .stranger import (
     up,
 )
 
-pytestmark = pytest.mark.live
-
 NODES = f"{FIRST},{SECOND}"
 # All that bob can read of everybody's processes and files.
 LOOK = """
@@ -41,7 +39,7 @@ WAYS = {
     "inside-out": BARE_SSH.words,
     "srun": SRUN.words,
     "paramiko": ["--hosts", NODES, "--rsh", "paramiko", *BARE.words],
-    "pdsh": ["--hosts", NODES, "--rsh", "pdsh", *BARE.words],
+    "ssh": ["--hosts", NODES, "--rsh", "ssh", *BARE.words],
     "local": ["--local", *BARE.words],
 }
 
@@ -178,24 +176,21 @@ def test_stranger_floods_the_sshd(cluster: Cluster, desk: Desk, bob: Stranger) -
 
 
 def keys(cluster: Cluster) -> list[str]:
-    """Files with a private key, but for the users' own, and what lies in images."""
+    """The files of jobs with a private key. The key of `mnrun proxy` is the user's own, and stays."""
     places = "/tmp /dev/shm /var/tmp /home/alice/.mnrun"
     line = (
         f"grep -rl --devices=skip --exclude-dir='mnrun-podman.*' -e '-BEGIN .*PRIVATE KEY' {places} 2>/dev/null; true"
     )
-    return [
-        f"{node}: {path}" for node in (LOGIN, FIRST, SECOND) for path in cluster.root(node, "sh", "-c", line).split()
-    ]
+    found = ((node, path) for node in (LOGIN, FIRST, SECOND) for path in cluster.root(node, "sh", "-c", line).split())
+    return [f"{node}: {path}" for node, path in found if not path.startswith("/home/alice/.mnrun/ssh/")]
 
 
 def forget(cluster: Cluster) -> None:
-    """The records of a launcher that was killed, which the next one takes away."""
     cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
 
 
 @pytest.mark.parametrize("end", ["failing rank", "SIGINT", "scancel", "SIGKILL"])
 def test_stranger_finds_no_key_afterwards(cluster: Cluster, end: str) -> None:
-    """Whatever ends a job: there were keys, and then there is none, nor anything else of it in /tmp."""
     with cluster.running(cluster.launch(*BARE_SSH.words, "--", *SLEEP, nodes=2, tasks=1)) as job:
         up(cluster, 1)
         up(cluster, 1, SECOND)
@@ -246,8 +241,6 @@ LURE = f"""
 
 @pytest.mark.parametrize("then", ["launch", "clean", "epilog"])
 def test_stranger_finds_what_was_slain(cluster: Cluster, bob: Stranger, desk: Desk, then: str) -> None:
-    """All killed at once: what is left stays hers, until her next job, `mnrun clean --nodes` or the epilog. These
-    believe and follow nothing of bob's."""
     desk.put("own", "hers\n")
     number = slain(cluster)
     left = {node: place_of(cluster, node) for node in (FIRST, SECOND)}

@@ -14,8 +14,6 @@ from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, SRUN, Way, one
 from .reports import mine, only_line, ranks, refusal
 from .stage import LOGIN, TOP, Cluster, Desk, Result, wait_for
 
-pytestmark = pytest.mark.live
-
 
 def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
     """--dry-run and plan --format sbatch print the script, which is plain bash; nothing is handed in or written."""
@@ -30,6 +28,48 @@ def test_submit_shows_what_it_hands_in(cluster: Cluster, desk: Desk) -> None:
         line for line in shown.out.splitlines() if not line.startswith(typed)
     ]
     assert [str(path) for path in cluster.path("/home/alice/.mnrun").rglob("*")] == before
+
+
+def test_submit_and_be_told(cluster: Cluster, desk: Desk) -> None:
+    """The first node of the job runs the command, after the record of the job's end or before it."""
+    tell = f'echo "$MNRUN_JOB $MNRUN_EVENT $MNRUN_STATE $MNRUN_CODE" >>{desk.path}/told'
+    words = ["-N", "1", "--runtime", "host", "--notify", tell, "--notify-on", "start,end"]
+    number = submit(cluster, desk, *words, "--", "sh", "-c", "exit 3")
+    told = cluster.path(f"{desk.path}/told")
+    wait_for(lambda: told.exists() and told.read_text().count("\n") == 2, "told")
+    assert told.read_text().splitlines() == [f"{number} start running ", f"{number} end failed 3"]
+    done = cluster.alice(["mnrun", "wait", "--notify", "false", number])
+    assert (done.code, "--notify false: " in done.err) == (3, True), done
+    forget(cluster)
+
+
+def test_submit_once_more_and_look_at_what_failed(cluster: Cluster, desk: Desk) -> None:
+    """The ranks that had a TERM after the first have not failed. The job runs where it ran before, from any place."""
+
+    def failed(job: str) -> list[str]:
+        shown = cluster.alice(["mnrun", "logs", "--failed", job])
+        assert shown.code == 0, shown
+        return shown.out.splitlines()
+
+    def again(*words: str) -> str:
+        done = cluster.alice(["mnrun", "rerun", *words], cwd="/tmp")
+        assert done.code == 0, done
+        return done.out.strip()
+
+    shape = ["-N", "2", "--ntasks-per-node", "2", "--label", "--runtime", "host", "--launcher", "env", "-x", "A=one"]
+    line = 'echo "$A $RANK"; until [ -e $RANK ]; do sleep 0.1; done; exit 3'
+    desk.put("2", "")
+    case = ["--", "sh", "-c", 'exit "$SLURM_ARRAY_TASK_ID"']
+    job = submit(cluster, desk, *shape, "--", "sh", "-c", line)
+    array = submit(cluster, desk, "-N", "1", "-a", "0-2", "--runtime", "host", "--launcher", "env", *case)
+    other = again(job, "-x", "A=two")
+    assert cluster.alice(["mnrun", "wait", job, array, other]).code == 3
+    assert failed(job) == ["one 2"]
+    some = cluster.alice(["mnrun", "logs", "--ranks", "0,3", job])
+    assert sorted(some.out.splitlines()) == ["0: one 0", "3: one 3"], some
+    assert (failed(other), "2: two 2\n" in output(desk, other)) == (["two 2"], True)
+    assert "#SBATCH --array=1,2 " in again("--dry-run", "--failed", array)
+    forget(cluster)
 
 
 def test_submit_by_hand_what_was_shown_and_edited(cluster: Cluster, desk: Desk) -> None:
@@ -59,7 +99,6 @@ def test_submit_by_hand_what_was_shown_and_edited(cluster: Cluster, desk: Desk) 
 
 
 def test_submit_where_the_first_node_has_no_mnrun(cluster: Cluster, desk: Desk) -> None:
-    """One line, with the path, the node and what to do."""
     job = submit(cluster, desk, "-N", "1", "-w", "node02", "--mnrun", "/nowhere/mnrun", "--image", OMPI5, "--", HELLO)
     result = end(cluster, desk, job)
     assert result.code == 122, result
@@ -102,7 +141,6 @@ def test_submit_with_a_choice_of_nodes_and_gpus(cluster: Cluster, desk: Desk) ->
 
 
 def test_submit_uneven_ranks_by_srun(cluster: Cluster, desk: Desk) -> None:
-    """Which rank runs where is written out in the job, when its nodes have names."""
     job = submit(cluster, desk, "-N", "3", "-n", "7", "--mode", "outside-in", "--launcher", "srun",
                  "--image", OMPI5, "--", HELLO)  # fmt: skip
     result = end(cluster, desk, job)
@@ -130,7 +168,6 @@ def test_submit_a_job_that_is_not_ready(cluster: Cluster, desk: Desk) -> None:
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Everything ends everywhere, and no key is left."""
     job = submit(cluster, desk, "-N", "4", "--ntasks-per-node", "2", *way.words, "--", HELLO, "-s", "3600")
     wait_for(lambda: output(desk, job).count(" sum ") == 8, "running", state=lambda: output(desk, job))
     begin = time.monotonic()
@@ -141,7 +178,6 @@ def test_submit_and_scancel(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 def test_submit_and_killed_outright(cluster: Cluster, desk: Desk) -> None:
-    """The script dies of -9, and can tidy up nothing: yet its steps end, and nothing stays, no key either."""
     ways = (Way("inside", "ompi5", connect="ssh"), SRUN)
     jobs = [submit(cluster, desk, "-N", "2", *way.words, "--", HELLO, "-s", "3600") for way in ways]
     wait_for(lambda: all(output(desk, job).count(" sum ") == 2 for job in jobs), "running")
@@ -178,7 +214,6 @@ def test_submit_an_array_and_cancel_its_last_task(cluster: Cluster, desk: Desk) 
 
 
 def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
-    """Four tasks, two at a time; then one that waits for them all; each task has records of its own."""
     words = ["-N", "1", "--image", OMPI5, "--"]
     array = submit(cluster, desk, "-a", "0-3%2", *words, "sh", "-c", "echo task $SLURM_ARRAY_TASK_ID")
     after = submit(cluster, desk, "-d", f"afterok:{array}", *words, "echo", "after")
@@ -194,16 +229,15 @@ def test_submit_an_array_and_a_chain(cluster: Cluster, desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-p", "none"), ("invalid partition", "--partition (command line)")),
-        (("--gpus-per-node", "9"), ("node configuration", "--gpus-per-node (command line)")),
+        (("-p", "none"), ("there is no partition none (--partition: command line)",)),
+        (("--gpus-per-node", "9"), ("a node of main has at most", "--gpus-per-node (command line)")),
         (("-N", "9"), ("--nodes (command line)",)),
-        (("-d", "afterok:999999"), ("ependency", "--dependency (command line)")),
+        (("-d", "afterok:999999"), ("999999", "--dependency: command line")),
     ],
 )
 def test_submit_what_sbatch_refuses(
     cluster: Cluster, desk: Desk, words: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
-    """Its own words, the option of ours that they are about, and nothing stays."""
     result = cluster.alice(["mnrun", "submit", *words, "--image", OMPI5, "--", HELLO], cwd=desk.path)
     refusal(result, 123, *said)
     assert not list(cluster.path("/home/alice/.mnrun").glob("jobs/stage/*"))
@@ -211,7 +245,6 @@ def test_submit_what_sbatch_refuses(
 
 @pytest.mark.parametrize("way", one(2, MAIN), ids=str)
 def test_split_output(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Each rank's output in files of its own, in a live run as in a submitted one."""
     words = ["--split-output", f"{desk.path}/split", *way.words, "--", HELLO]
     live = cluster.mnrun(*words, nodes=2)
     assert (live.code, live.out) == (0, ""), live
@@ -223,7 +256,6 @@ def test_split_output(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
-    """All that the command line can say, with the line of each value; words of sbatch that are none of ours too."""
     desk.put(
         "job.toml",
         'name = "greet"\ncommand = ["/opt/mpi/hello", "-e", "V"]\noutput = "%x.out"\n[container]\n'
@@ -252,7 +284,6 @@ def test_submit_from_a_job_file(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_with_limits_and_lines(cluster: Cluster, desk: Desk) -> None:
-    """Set in the script, and so in every step of it."""
     words = ["--ulimit", "nofile=512", "--setup", "export FROM_SETUP='a line'", "-x", "FROM_SETUP"]
     line = 'echo "$(ulimit -n) $FROM_SETUP"'
     handed = cluster.alice(
@@ -281,7 +312,6 @@ def test_every_golden_script_is_taken(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:
-    """status, logs -f, a signal and wait, of a job that was really submitted; then its records go."""
     program = desk.put("usr1", USR1.replace("sleep 1", "sleep 2; exit 3"), 0o755)
     job = submit(cluster, desk, "-N", "2", *INSIDE.words, "--", program)
     with cluster.running(["mnrun", "logs", "-f", job]) as logs:
@@ -298,7 +328,6 @@ def test_submit_and_follow(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_and_wait_at_once(cluster: Cluster, desk: Desk) -> None:
-    """--wait: the id first, then the job's exit code."""
     words = ["mnrun", "submit", "--wait", "-o", "out", "-N", "1", *INSIDE.words, "--", "sh", "-c", "exit 7"]
     result = cluster.alice(words, cwd=desk.path)
     assert result.code == 7, result
@@ -307,7 +336,6 @@ def test_submit_and_wait_at_once(cluster: Cluster, desk: Desk) -> None:
 
 
 def test_submit_warns_of_files_and_names_the_output(cluster: Cluster, desk: Desk) -> None:
-    """The job is handed in all the same. The line that it prints follows the job."""
     desk.put("job.sh", "#!/bin/sh\n")
     words = ["--image", "/etc/passwd", "--bind", f"{desk.path}/none:/d", "--script", "job.sh"]
     held = cluster.alice(["mnrun", "submit", "--slurm", "--hold", "-N", "1", *words], cwd=desk.path)
@@ -327,24 +355,6 @@ def test_submit_warns_of_files_and_names_the_output(cluster: Cluster, desk: Desk
     logs = cluster.alice(said.partition("follow it: ")[2].split())
     assert logs.code == 0 and "none" in logs.out, logs
     end(cluster, desk, job)
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("-t", "1h"), 2, "--time '1h' is not a time limit"),
-        (("--mem", "lots"), 2, "--mem 'lots' is not an amount of memory"),
-        (("-a", "1-"), 2, "--array '1-' is not a list of array tasks"),
-        (("-d", "afterok:"), 2, "--dependency 'afterok:' is not a list of dependencies"),
-        (("--slurm", "nodes=4"), 2, "--slurm nodes=4: mnrun sets --nodes itself"),
-        (("--slurm", "-N4"), 2, "--slurm '-N4' is not a long option"),
-        (("-o", "out.%t"), 122, "--output out.%t: a file for each rank"),
-    ],
-)
-def test_submit_refuses_at_once(cluster: Cluster, words: tuple[str, ...], code: int, said: str) -> None:
-    """Nothing is handed in."""
-    only_line(cluster.alice(["mnrun", "submit", "-N2", *words, *INSIDE.words, "--", "hostname"]), code, said)
-    assert cluster.root(LOGIN, "squeue", "-h") == ""
 
 
 @pytest.mark.parametrize(
@@ -371,7 +381,6 @@ def test_submit_takes_what_slurm_takes(cluster: Cluster, desk: Desk, words: tupl
 
 
 def test_submit_of_a_mistyped_image(cluster: Cluster, desk: Desk) -> None:
-    """It takes no place in the queue, and a live run takes no nodes. With --force it is the user's own wish."""
     words = ["-N", "1", "--image", "/images/omp5.sif", "--", "true"]
     jobs = cluster.root(LOGIN, "squeue", "-h")
     for verb in ("submit", "run"):

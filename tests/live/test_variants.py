@@ -15,8 +15,6 @@ from .reports import check, mine, only_line, ranks
 from .stage import LOGIN, Cluster, Desk, Result, wait_for
 from .terminal import Terminal
 
-pytestmark = pytest.mark.live
-
 Variant = Callable[..., Cluster]
 LOOK = """\
 import json, os, socket, subprocess, sys
@@ -31,7 +29,6 @@ print(json.dumps({
 
 
 def looks(result: Result) -> dict[str, list[dict[str, Any]]]:
-    """What each rank saw, by host."""
     assert result.code == 0, result
     found: dict[str, list[dict[str, Any]]] = {}
     for line in result.out.splitlines():
@@ -44,7 +41,6 @@ def looks(result: Result) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_variant_affinity(variant: Variant) -> None:
-    """task/affinity: each node's container, and each rank in it, has all CPUs that the job holds there."""
     ours = variant(4, "--affinity")
     cores = int(ours.root("node01", "nproc", "--all"))
     for way in one(0, MAIN):
@@ -74,7 +70,6 @@ def test_variant_affinity(variant: Variant) -> None:
 
 
 def test_variant_bare_login(variant: Variant) -> None:
-    """A login node with no container runtime and no mpirun: what is a fact of the nodes is asked there."""
     ours = variant(4, "--bare-login")
     assert ours.alice(["sh", "-c", "command -v apptainer || command -v mpirun"]).out == ""
     for way in one(1, MAIN):
@@ -85,7 +80,6 @@ def test_variant_bare_login(variant: Variant) -> None:
 
 
 def test_variant_separate_home(variant: Variant) -> None:
-    """No shared filesystem at all: nothing but what is in the images and on every node is needed."""
     ours = variant(4, "--separate-home")
     for way in one(2, MAIN):
         for place in one(1, ("/tmp", "/home/alice")):
@@ -106,19 +100,13 @@ def test_variant_sixteen_nodes(variant: Variant) -> None:
 # GPUs: devices of the right names without a driver, so that all that can be seen is what is said of them
 
 
-GRANTS = {
-    "--gres=gpu:2": "0,1",
-    "--gpus-per-node=2": "0,1",
-    "--gpus-per-node=4": "0,1,2,3",
-    "--gpus-per-task=1": "0,1",
-}
+GRANTS = {"--gres=gpu:2": "0,1", "--gpus-per-node=2": "0,1", "--gpus-per-node=4": "0,1,2,3", "--gpus-per-task=1": "0,1"}
 
 
 @pytest.mark.parametrize(
     ("start", "salloc"), cells({"start": ("inside", "mpirun", "srun"), "salloc": tuple(GRANTS)}, together=1)
 )
 def test_gpus_of_the_job(cluster: Cluster, start: str, salloc: str) -> None:
-    """However the job asked for its GPUs: each rank sees all that the job has on its node, and no other."""
     result = cluster.mnrun(*Way(start, "ompi5").words, "--", HELLO, "-g", nodes=2, salloc=(salloc,))
     found = check(result, "node01", "node02")
     assert [rank.gpus for rank in found] == [GRANTS[salloc]] * 4, result
@@ -126,7 +114,6 @@ def test_gpus_of_the_job(cluster: Cluster, start: str, salloc: str) -> None:
 
 @pytest.mark.parametrize("gpus", [("--gpus-per-node", "4"), ("--gpus", "8")], ids=" ".join)
 def test_gpus_beside_local_disks(cluster: Cluster, gpus: tuple[str, ...]) -> None:
-    """Generic resources of another kind: the job and its steps have both."""
     line = 'echo "$CUDA_VISIBLE_DEVICES $(scontrol -o show step $SLURM_JOB_ID.$SLURM_STEP_ID | grep -o nvme)"'
     start = ["--runtime", "host", "--mode", "outside-in", "--launcher", "srun", "--", "bash", "-c", line]
     result = cluster.alice(["mnrun", "-N2", "--ntasks-per-node=1", "--gres", "nvme:1", *gpus, *start])
@@ -134,7 +121,6 @@ def test_gpus_beside_local_disks(cluster: Cluster, gpus: tuple[str, ...]) -> Non
 
 
 def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
-    """--gpus-per-node of ours takes that many of the job's."""
     for way in one(1, MAIN):
         words = [*way.words, "--gpus-per-node", "2", "--ntasks-per-node", "2", "--", HELLO, "-g"]
         found = check(cluster.mnrun(*words, nodes=2, salloc=("--gres=gpu:4",)), "node01", "node02")
@@ -143,8 +129,7 @@ def test_gpus_that_mnrun_is_asked_for(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("way", one(1, MAIN), ids=str)
 def test_gpus_make_ranks(cluster: Cluster, way: Way) -> None:
-    """A job that asks for GPUs and for no tasks gets a rank for each GPU, and it is said so."""
-    result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, tasks=0, salloc=("--gres=gpu:3",))
+    result = cluster.mnrun("-v", *way.words, "--", HELLO, "-g", nodes=2, tasks=0, salloc=("--gres=gpu:3",))
     found = check(result, "node01", "node02", tasks=3)
     assert {rank.gpus for rank in found} == {"0,1,2"}
     assert any("one per GPU" in line for line in mine(result)), result
@@ -152,7 +137,6 @@ def test_gpus_make_ranks(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("way", one(0, MAIN), ids=str)
 def test_gpus_of_two_jobs_at_once(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Two jobs on the same nodes have disjoint GPUs."""
     wait = (
         f"{HELLO} -g && touch {desk.path}/$0 && until [ -e {desk.path}/a ] && [ -e {desk.path}/b ]; do sleep 0.1; done"
     )
@@ -166,7 +150,6 @@ def test_gpus_of_two_jobs_at_once(cluster: Cluster, desk: Desk, way: Way) -> Non
 
 
 def test_gpus_that_were_not_asked_for(cluster: Cluster) -> None:
-    """A job without GPUs has none, and its ranks see none of the launching shell's."""
     for way in one(2, MAIN):
         result = cluster.mnrun(*way.words, "--", HELLO, "-g", nodes=2, env={"CUDA_VISIBLE_DEVICES": "3"})
         found = check(result, "node01", "node02")
@@ -192,7 +175,6 @@ def test_gpus_need_no_driver(cluster: Cluster) -> None:
 
 
 def test_gpus_are_named_where_there_are_too_few(cluster: Cluster) -> None:
-    """--gres of ours that the job does not hold: the scheduler's refusal in a line of ours, with no trace."""
     result = cluster.mnrun(*INSIDE.words, "--gres", "gpu:3", "--", HELLO, nodes=1, salloc=("--gres=gpu:1",))
     assert result.code in (121, 122, 123), result
     assert "gpu" in mine(result)[-1].lower() or "gres" in mine(result)[-1], result
@@ -200,7 +182,6 @@ def test_gpus_are_named_where_there_are_too_few(cluster: Cluster) -> None:
 
 
 def test_gpus_unevenly_granted(cluster: Cluster) -> None:
-    """As many ranks as GPUs on each node, and all GPUs of a node for each; mpirun's daemons cannot have that."""
     salloc = ("--gpus=11", "--cpus-per-gpu=1")
     for way in (INSIDE, SRUN):
         result = cluster.mnrun(*way.words, "--", HELLO, "-g", tasks=0, salloc=salloc)
@@ -212,7 +193,6 @@ def test_gpus_unevenly_granted(cluster: Cluster) -> None:
 
 
 def granted(cluster: Cluster, job: str) -> dict[str, str]:
-    """What Slurm itself lets a step of the job see, by node."""
     step = ["srun", "--overlap", "-N4", "--ntasks-per-node=1", "sh", "-c", "echo $(uname -n) $CUDA_VISIBLE_DEVICES"]
     result = cluster.alice(["env", f"SLURM_JOB_ID={job}", *step])
     assert result.code == 0, result
@@ -220,7 +200,6 @@ def granted(cluster: Cluster, job: str) -> dict[str, str]:
 
 
 def test_gpus_are_those_of_slurm(cluster: Cluster) -> None:
-    """With other jobs on the nodes ours are not the first ones: as a step of Slurm's own sees them."""
     with cluster.held("-N2", "--gres=gpu:1"), cluster.held("-N4", "--gres=gpu:2") as job:
         slurm = granted(cluster, job)
         assert len(set(slurm.values())) == 2, slurm

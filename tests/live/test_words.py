@@ -15,41 +15,11 @@ from .cells import HELLO, INSIDE, MAIN, OMPI5, SSH, WAYS, Way, one, some, turn
 from .reports import check, errors, only_line, shown
 from .stage import Cluster, Desk
 
-pytestmark = pytest.mark.live
-
 NASTY = [
-    "",
-    " ",
-    "two words",
-    "  spaces  around  ",
-    "it's",
-    'a "quoted" word',
-    "both ' and \"",
-    "$HOME",
-    "${HOME}",
-    "$(touch /tmp/pwned)",
-    "`touch /tmp/pwned`",
-    "a;b",
-    "a && b || c & d | e > f < g",
-    "*",
-    "[a-z]*?",
-    "~",
-    "a:b:c",
-    "a=b=c",
-    "--option=value",
-    "-n",
-    "--",
-    "a,b,c",
-    "line\nbreak\n",
-    "\ttab\t",
-    "back\\slash\\",
-    "\\n\\t\\0",
-    "!history",
-    "#comment",
-    "%s %d {node} {argv}",
-    "(){:;}",
-    "größe ✓ 日本語 \U0001f680",
-    "{a,b}",
+    *("", " ", "two words", "  spaces  around  ", "it's", 'a "quoted" word', "both ' and \"", "$HOME", "${HOME}"),
+    *("$(touch /tmp/pwned)", "`touch /tmp/pwned`", "a;b", "a && b || c & d | e > f < g", "*", "[a-z]*?", "~"),
+    *("a:b:c", "a=b=c", "--option=value", "-n", "--", "a,b,c", "line\nbreak\n", "\ttab\t", "back\\slash\\"),
+    *("\\n\\t\\0", "!history", "#comment", "%s %d {node} {argv}", "(){:;}", "größe ✓ 日本語 \U0001f680", "{a,b}"),
 ]
 BYTES = [os.fsencode(word) for word in NASTY]
 BROKEN = b"not \xff\xfe UTF-8"  # as a value; Apptainer itself replaces such bytes in an argument
@@ -61,7 +31,6 @@ MEGABYTES = 100
 
 @pytest.mark.parametrize("way", EACH, ids=str)
 def test_words_reach_every_rank(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Arguments, -x NAME=VALUE, -x NAME and --env-file: the same bytes on all ranks of all nodes."""
     words = [*BYTES, LENGTHY]
     given = {f"GIVEN{n}": word for n, word in enumerate([*BYTES, BROKEN])}
     passed = {f"PASSED{n}": word for n, word in enumerate([*BYTES, BROKEN]) if word != b"{node}"}
@@ -86,7 +55,6 @@ def test_words_reach_every_rank(cluster: Cluster, desk: Desk, way: Way) -> None:
 
 
 def test_words_end_the_options(cluster: Cluster) -> None:
-    """Options end at the first word that is none, with or without --; what follows is the program's."""
     for dashes in ([], ["--"]):
         result = cluster.mnrun(*INSIDE.words, "-x", "FOO=bar", *dashes, HELLO, "-e", "FOO", nodes=2)
         assert {rank.value for rank in check(result, "node01", "node02")} == {"bar"}
@@ -95,7 +63,6 @@ def test_words_end_the_options(cluster: Cluster) -> None:
 
 
 def test_words_of_a_program_called_plan(cluster: Cluster, desk: Desk) -> None:
-    """A verb counts only as the very first word: after -- it is a program."""
     desk.put("plan", "#!/bin/sh\necho I am a program\n", 0o755)
     env = {"MNRUN_IMAGE": OMPI5}
     result = cluster.mnrun("--", "./plan", nodes=1, tasks=1, env=env, cwd=desk.path)
@@ -121,7 +88,6 @@ def test_words_may_be_many(cluster: Cluster, desk: Desk) -> None:
 )
 @pytest.mark.parametrize("way", some(MAIN, [INSIDE]), ids=str)
 def test_words_in_the_name_of_the_working_directory(cluster: Cluster, desk: Desk, way: Way, name: str) -> None:
-    """A current directory of any name, under home, is entered."""
     place = f"{desk.path}/{name}"
     cluster.path(place).mkdir(mode=0o777)
     result = cluster.mnrun(*way.words, "--", "pwd", nodes=2, tasks=1, cwd=place)
@@ -131,7 +97,6 @@ def test_words_in_the_name_of_the_working_directory(cluster: Cluster, desk: Desk
 
 @pytest.mark.parametrize("name", some(["two words", "it's", "größe", "two größe it's"], ["two größe it's"]))
 def test_words_in_the_name_of_a_working_directory_elsewhere(cluster: Cluster, name: str) -> None:
-    """The same outside of home, where it has to be mounted."""
     nodes = ("login", *cluster.nodes)
     with cluster.desk(nodes, under="/var/tmp") as desk:
         for node in nodes:
@@ -170,7 +135,6 @@ def bulk() -> Iterator[Path]:
 
 @pytest.mark.parametrize("way", turn(1, WAYS, [SSH], MAIN), ids=str)
 def test_input_of_100_megabytes_reaches_rank_0(cluster: Cluster, desk: Desk, way: Way, bulk: Path) -> None:
-    """Byte for byte, and nothing of it anybody else."""
     digest = hashlib.sha256(bulk.read_bytes()).hexdigest()
     line = [*way.words, "--", desk.program("show.py"), desk.path]
     result = cluster.mnrun(*line, nodes=2, stdin=bulk)
@@ -196,7 +160,6 @@ def test_input_that_is_small_or_odd(cluster: Cluster, way: Way, data: bytes) -> 
 
 @pytest.mark.parametrize("way", turn(2, WAYS, [], MAIN), ids=str)
 def test_input_that_nobody_reads(cluster: Cluster, way: Way) -> None:
-    """A program that does not read its endless input ends when it ends."""
     result = cluster.mnrun(*way.words, "--", HELLO, nodes=2, stdin=Path("/dev/zero"))
     check(result, "node01", "node02")
 
@@ -242,7 +205,6 @@ def test_output_of_all_ranks_arrives(cluster: Cluster, desk: Desk, way: Way) -> 
 
 
 def test_output_is_the_programs_alone(cluster: Cluster) -> None:
-    """Whatever we have to say goes to standard error; with -Q there is nothing to say."""
     loud = cluster.mnrun(*INSIDE.words, "-v", "--", HELLO, nodes=2)
     check(loud, "node01", "node02")
     assert "+ srun" in loud.err.replace("setpriv --pdeathsig TERM ", ""), loud

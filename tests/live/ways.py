@@ -27,7 +27,7 @@ STARTS = {
     "run": Entry((*HELD, "mnrun", "-Q"), program=True),
     "submit": Entry(("mnrun", "submit", "--wait", *NODE, "-o", "out", "-e", "err"), program=True),
     "paramiko": Entry(("mnrun", "-Q", "--hosts", FIRST, "--rsh", "paramiko"), program=True),
-    "pdsh": Entry(("mnrun", "-Q", "--hosts", FIRST, "--rsh", "pdsh"), program=True),
+    "ssh": Entry(("mnrun", "-Q", "--hosts", FIRST, "--rsh", "ssh"), program=True),
     "local": Entry(("mnrun", "-Q", "--local"), program=True),
 }
 PAPER = {

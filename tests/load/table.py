@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from live import cells
 from live.cells import HELLO, INSIDE, MPIRUN, SRUN, SSH, Way
 
 POLL = 30.0  # seconds between two lists of a user's jobs: the default of --slurm-poll
@@ -25,7 +26,7 @@ WAYS = {
     "bob": (INSIDE, SSH, MPIRUN, SRUN, Way("inside", "host")),
     "alice": (INSIDE, SSH, MPIRUN, SRUN, Way("inside", "host"), Way("srun", "mpich"), Way("mpirun", "ompi5", "rank")),
 }
-MADE = tuple(Way("inside", "ompi5", runtime=name) for name in ("docker", "podman", "charliecloud"))
+MADE = tuple(Way("inside", "ompi5", runtime=name) for name in cells.MADE)
 
 
 @dataclass(frozen=True)

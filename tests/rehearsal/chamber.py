@@ -38,15 +38,23 @@ def inside(
     *,
     binds: Sequence[Bind] = (),
     env: Mapping[str, str] | None = None,
-    keep: bool = False,
+    keep: bool | Path = False,
 ) -> str:
-    """The output of argv, run as root in the tree; with `keep` it changes the tree itself."""
+    """The output of argv, run as root in the tree; `keep` changes the tree itself, or makes a layer there."""
     variables = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **(env or {})}
-    words: list[str | Path] = [*ALONE, "/bin/sh", HERE / "build/chamber.sh", tree, "keep" if keep else "spare"]
+    words: list[str | Path] = [*ALONE, "/bin/sh", HERE / "build/chamber.sh", tree, _mode(keep)]
     for bind in binds:
         words += [bind.source, bind.target, "rw" if bind.write else "ro"]
     words += ["--", "/usr/bin/env", "-i", *(f"{n}={v}" for n, v in variables.items()), *argv]
     return run(words, env={**os.environ, "PATH": PATH})
+
+
+def _mode(keep: bool | Path) -> str | Path:
+    if isinstance(keep, bool):
+        return "keep" if keep else "spare"
+    for part in ("upper", "spare", "root"):
+        (keep / part).mkdir()
+    return keep
 
 
 def registry_access() -> tuple[list[Bind], dict[str, str]]:

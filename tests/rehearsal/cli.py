@@ -17,12 +17,16 @@ VARIANTS = {
     "accounting": "slurmdbd and MariaDB, so that sacct answers",
     "cgroup": "Slurm holds jobs in control groups: their processes, memory and devices",
     "private_tmp": "each job has a /tmp and a /dev/shm of its own",
-    "impatient": "Slurm calls a silent node down after half a minute, not after five minutes",
+    "sge": "Grid Engine in the place of Slurm",
+    "wrappers": "Slurm's own qsub, qstat and qdel beside its other commands",
+    "pbs": "a stand-in of OpenPBS in the place of Slurm",
+    "kube": "Kubernetes 1.20 in the place of Slurm; its first start builds it, which takes 15 minutes",
+    "impatient": "the scheduler calls a silent node down after half a minute, not after five minutes",
 }
 ON_NODE = {
     "kill": "power off: all its processes end at once, without a word",
     "cut": "pull its wire out; its processes live on",
-    "heal": "wire in, power on, and wait until Slurm has it back",
+    "heal": "wire in, power on, and wait until the scheduler has it back",
     "ssh": "a login shell there, as alice",
 }
 PLAIN = {
@@ -37,7 +41,7 @@ PLAIN = {
 
 def parser() -> argparse.ArgumentParser:
     """All verbs and options."""
-    top = argparse.ArgumentParser(prog="cluster", description="A real Slurm cluster on one machine.")
+    top = argparse.ArgumentParser(prog="cluster", description="A real cluster on one machine.")
     default = os.environ.get("MNRUN_CLUSTER") or "mnrun"
     top.add_argument("--name", default=default, help=f"which cluster ({default})")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")

@@ -14,7 +14,8 @@ from .errors import Unable
 from .model import USERS, Cluster
 
 T = TypeVar("T", bound=Union[str, bytes])
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+# The last is of PBS, whose programs are in a login shell's.
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin:/opt/pbs/bin"
 
 
 def words(argv: Sequence[T], user: str, cwd: str | None, term: str) -> list[str | T]:

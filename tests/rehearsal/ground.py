@@ -52,6 +52,11 @@ def version(packages: str, name: str) -> Version:
     return int(found[1]), int(found[2])
 
 
+def etc(name: str) -> str:
+    """Return a text of etc/."""
+    return (Path(__file__).parent / "etc" / name).read_text(encoding="utf-8")
+
+
 def suited(text: str, have: Version, spans: Mapping[str, tuple[Version, Version]]) -> str:
     """The text without the lines that this version does not know: how a line begins → since when, and before which."""
 

@@ -30,7 +30,7 @@ set -eu
 cd /opt/mnrun/venv/bin
 cp -r /src /tmp/src
 ./pip -q install setuptools wheel
-./pip -q install --no-build-isolation '/tmp/src[hosts,build]'
+./pip -q install --no-build-isolation '/tmp/src[hosts,build,kubernetes,metrics]'
 ./pip -q uninstall -y mnrun
 """
 MNRUN = """

@@ -8,44 +8,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import slurm
+from . import kube, pbs, sge, slurm
 from .chamber import Bind, inside
-from .ground import NEVER, Ground, suited
+from .ground import NEVER, Ground, etc, suited
 from .model import USERS, Cluster, Options
 from .recipe import HERE
 
-SSHD = """\
-# Without PAM a login costs a few ms less, and nothing here needs it.
-UsePAM no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-X11Forwarding no
-UseDNS no
-LogLevel VERBOSE
-# Sixty-four nodes and their tests knock at once.
-MaxStartups 1000
-MaxSessions 1000
-PerSourcePenalties no
-PerSourceMaxStartups none
-"""
 SSHD_SPANS = {"PerSourcePenalties": ((9, 8), NEVER), "PerSourceMaxStartups": ((8, 5), NEVER)}
-
-KEYS = """
-set -eu
-cd /keys
-for name in ssh_host_ed25519_key alice bob carol; do
-    ssh-keygen -q -t ed25519 -N '' -C "$name" -f "$name"
-done
-# What a registry on the login node shows, of a CA that all nodes trust.
-new="openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -batch"
-$new -x509 -days 3650 -subj /CN=rehearsal -keyout ca.key -out ca.pem
-$new -subj /CN=login -keyout registry.key -out registry.csr
-echo subjectAltName=DNS:login > names
-openssl x509 -req -in registry.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out registry.pem
-"""
 
 
 @dataclass(frozen=True)
@@ -70,11 +43,20 @@ def files(name: str, options: Options, host_key: str, ground: Ground) -> dict[st
         "/etc/hosts": File(hosts(options)),
         "/etc/nsswitch.conf": File("passwd: files\ngroup: files\nshadow: files\nhosts: files\n"),
         "/etc/resolv.conf": File(""),
-        "/etc/ssh/sshd_config.d/rehearsal.conf": File(suited(SSHD, ground.openssh, SSHD_SPANS)),
+        "/etc/ssh/sshd_config.d/rehearsal.conf": File(suited(etc("sshd.conf"), ground.openssh, SSHD_SPANS)),
         "/etc/ssh/ssh_known_hosts": File(f"{everyone} {host_key}"),
         "/etc/rehearsal/accounting": File("yes\n" if options.accounting else ""),
+        "/etc/rehearsal/scheduler": File(f"{options.scheduler}\n"),
         "/etc/rehearsal/decoys": File("docker0 172.17.0.1/16\nvirbr0 192.168.122.1/24\n" if options.decoys else ""),
     }
+    if options.sge:
+        return {**result, **{f"/etc/rehearsal/sge/{file}": File(text) for file, text in sge.files(options).items()}}
+    if options.pbs:
+        texts = pbs.files(options.compute, slurm.CPUS, slurm.GPUS, slurm.MEMORY_MB)
+        return {**result, **{path: File(text, 0o755 if text[:2] == "#!" else 0o644) for path, text in texts.items()}}
+    if options.kube:
+        texts = kube.files(name, options)
+        return {**result, **{path: File(text, 0o755 if text[:2] == "#!" else 0o600) for path, text in texts.items()}}
     for file, text in slurm.files(name, options, ground).items():
         result[f"/etc/slurm/{file}"] = File(text)
     if options.accounting:
@@ -84,61 +66,68 @@ def files(name: str, options: Options, host_key: str, ground: Ground) -> dict[st
 
 def write(cluster: Cluster, options: Options, ground: Ground) -> None:
     """The layer and the homes of a cluster about to start."""
-    tree, layer, keys = cluster.tree, cluster.state / "layer", cluster.state / "keys"
+    below, layer, keys = cluster.below, cluster.state / "layer", cluster.state / "keys"
     keys.mkdir(mode=0o700)
-    inside(tree, ["/bin/sh", "-c", KEYS], binds=[Bind(keys, "/keys", write=True)])
+    inside(
+        cluster.tree, ["/bin/sh", "-c", (HERE / "inside/keys.sh").read_text()], binds=[Bind(keys, "/keys", write=True)]
+    )
     host_key = (keys / "ssh_host_ed25519_key.pub").read_text()
 
-    ids = _ids(tree)
+    ids = _ids(below)
 
     def put(path: str, data: bytes, mode: int, owner: str) -> None:
         place = layer / path.lstrip("/")
-        _folder(layer, tree, place.parent)
+        _folder(layer, below, place.parent)
         place.write_bytes(data)
         place.chmod(mode)
         os.chown(place, *ids[owner])
 
     for path, file in files(cluster.name, options, host_key, ground).items():
         put(path, file.text.encode(), file.mode, file.owner)
-    put("/etc/group", _with_docker((tree / "etc/group").read_text()).encode(), 0o644, "root")
+    put("/etc/group", _with_docker(_seen(below, "etc/group").read_text()).encode(), 0o644, "root")
     put("/etc/ssh/ssh_host_ed25519_key", (keys / "ssh_host_ed25519_key").read_bytes(), 0o600, "root")
     put("/etc/munge/munge.key", os.urandom(1024), 0o400, "munge")
     ca = (keys / "ca.pem").read_bytes()
     put("/etc/ssl/certs/rehearsal.pem", ca, 0o644, "root")
     put(
         "/etc/ssl/certs/ca-certificates.crt",
-        (tree / "etc/ssl/certs/ca-certificates.crt").read_bytes() + ca,
+        _seen(below, "etc/ssl/certs/ca-certificates.crt").read_bytes() + ca,
         0o644,
         "root",
     )
     for part in ("registry.pem", "registry.key"):
         put(f"/etc/rehearsal/{part}", (keys / part).read_bytes(), 0o600, "root")
-    for part in ("rc.sh", "settle.sh", "registry.sh", "oci.py"):
+    for part in ("rc.sh", "settle.sh", "sge.sh", "pbs.sh", "kube.sh", "registry.sh", "oci.py"):
         put(f"/etc/rehearsal/{part}", (HERE / "inside" / part).read_bytes(), 0o755, "root")
     put("/usr/local/bin/mksquashfs", (HERE / "inside/mksquashfs.sh").read_bytes(), 0o755, "root")
 
     doors = [f"{side}_{runtime}.sh" for side in ("srun", "pdsh") for runtime in ("singularity", "docker")]
-    for name in ("mnrun", *doors):
-        link = layer / "usr/local/bin" / name
-        _folder(layer, tree, link.parent)
-        link.symlink_to(f"/opt/mnrun/venv/bin/{name}")
-    _homes(cluster.state / "home", keys, tree)
+    for name in ("bin/mnrun", *(f"share/mnrun/scripts/{door}" for door in doors)):
+        link = layer / "usr/local/bin" / Path(name).name
+        _folder(layer, below, link.parent)
+        link.symlink_to(f"/opt/mnrun/venv/{name}")
+    _homes(cluster.state / "home", keys, cluster.tree)
 
 
-def _folder(layer: Path, tree: Path, folder: Path) -> None:
-    """Make a folder as it is in the tree: in an overlay the upper one's owner and mode count."""
+def _seen(below: Sequence[Path], path: str | Path) -> Path:
+    """A file as the nodes see it: the upper one's."""
+    return next((place / path for place in below if (place / path).exists()), below[-1] / path)
+
+
+def _folder(layer: Path, below: Sequence[Path], folder: Path) -> None:
+    """Make a folder as it is below: in an overlay the upper one's owner and mode count."""
     for part in (*reversed(folder.relative_to(layer).parents), folder.relative_to(layer)):
         if (layer / part).exists():
             continue
         (layer / part).mkdir(parents=True)
-        if (tree / part).exists():
-            there = (tree / part).stat()
+        if _seen(below, part).exists():
+            there = _seen(below, part).stat()
             (layer / part).chmod(there.st_mode & 0o7777)
             os.chown(layer / part, there.st_uid, there.st_gid)
 
 
-def _ids(tree: Path) -> dict[str, tuple[int, int]]:
-    lines = (tree / "etc/passwd").read_text().splitlines()
+def _ids(below: Sequence[Path]) -> dict[str, tuple[int, int]]:
+    lines = _seen(below, "etc/passwd").read_text().splitlines()
     fields = [line.split(":") for line in lines]
     return {field[0]: (int(field[2]), int(field[3])) for field in fields}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,11 +32,28 @@ class Options:
     cgroup: bool = False
     private_tmp: bool = False
     impatient: bool = False
+    sge: bool = False
+    wrappers: bool = False
+    pbs: bool = False
+    kube: bool = False
     debian: str = DEBIANS[0]
 
     def __post_init__(self) -> None:
         if not 1 <= self.nodes <= 250:
             raise Unable(f"{self.nodes} nodes: from 1 to 250 are possible")
+        for name in ("affinity", "accounting", "cgroup", "private_tmp", "wrappers"):
+            if self.scheduler != "slurm" and getattr(self, name):
+                option = name.replace("_", "-")
+                raise Unable(f"--{option} is a setting of Slurm, which a cluster with --{self.scheduler} has not")
+        chosen = [f"--{name}" for name in ("sge", "pbs", "kube") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise Unable(f"{' and '.join(chosen)}: a cluster has one scheduler")
+        if self.kube and self.debian != DEBIANS[0]:
+            raise Unable(f"--kube: its nodes are of {DEBIANS[0]}")
+
+    @property
+    def scheduler(self) -> str:
+        return next((name for name in ("sge", "pbs", "kube") if getattr(self, name)), "slurm")
 
     @property
     def compute(self) -> list[str]:
@@ -91,9 +109,18 @@ class Cluster:
         """What the nodes see as /images."""
         return (self.state / "images").resolve()
 
-    def save(self, options: Options, tree: Path, images: Path) -> None:
+    @property
+    def below(self) -> list[Path]:
+        """All that the nodes stand on, the upper first: a layer over the tree where there is one, and the tree."""
+        over = self.state / "over"
+        return [*([over.resolve()] if over.is_symlink() else []), self.tree]
+
+    def save(self, options: Options, below: Sequence[Path], images: Path) -> None:
         """Keep what later verbs need to know; recipes may change while a cluster runs."""
+        *over, tree = below
         (self.state / "tree").symlink_to(tree)
+        for layer in over:
+            (self.state / "over").symlink_to(layer)
         (self.state / "images").symlink_to(images)
         (self.state / "options.json").write_text(json.dumps(asdict(options)))
 

@@ -29,10 +29,7 @@ def lay(cluster: Cluster, options: Options) -> None:
     with locked(RUN / ".netns.lock"):
         _batch([f"netns add {cluster.netns(name)}" for name in names])
     hub = cluster.netns(HUB)
-    _batch(
-        ["link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0", "link set br0 up"],
-        hub,
-    )
+    _batch(["link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0", "link set br0 up"], hub)
     _batch([
         f"link add {port(options, node)} netns {hub} type veth peer name eth0 netns {cluster.netns(node)}"
         for node in options.everyone

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from . import cgroups
+from . import cgroups, pbs
 from .chamber import PATH
 from .door import usual_signals
 from .errors import ClusterError
@@ -38,12 +38,14 @@ def boot(cluster: Cluster, options: Options, node: str) -> int:
     environ = {
         "PATH": PATH,
         "PLACE": str(place),
-        "LOWER": f"{cluster.state / 'layer'}:{cluster.tree}",
+        "LOWER": ":".join(map(str, [cluster.state / "layer", *cluster.below])),
         "HOMES": str(homes(cluster, options, node)),
         "MNRUN": str(cluster.state / "mnrun"),
         "IMAGES": str(cluster.images),
         "ADDRESS": options.address(node),
-        "BARE": " ".join(BARE) if options.bare_login and node == LOGIN else "",
+        "BARE": " ".join(
+            [*(BARE if options.bare_login and node == LOGIN else ()), *(pbs.SLURMS if options.pbs else ())]
+        ),
         "CGROUPS": " ".join(map(str, cgroups.make(cluster, node))) if options.cgroup else "",
     }
 

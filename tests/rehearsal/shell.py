@@ -27,11 +27,7 @@ def tail(text: str, lines: int = TAIL) -> str:
 
 
 def run(
-    argv: Sequence[str | os.PathLike[str]],
-    *,
-    text: str = "",
-    env: Mapping[str, str] | None = None,
-    check: bool = True,
+    argv: Sequence[str | os.PathLike[str]], *, text: str = "", env: Mapping[str, str] | None = None, check: bool = True
 ) -> str:
     """The command's output, stdout and stderr together; `text` is its standard input."""
     words = [os.fspath(word) for word in argv]

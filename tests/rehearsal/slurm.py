@@ -1,10 +1,10 @@
-"""The texts of Slurm's configuration; pure functions of the cluster's name and options."""
+"""The texts of Slurm's configuration, of etc/; pure functions of the cluster's name and options."""
 
 from __future__ import annotations
 
 import os
 
-from .ground import NEVER, Ground, suited
+from .ground import NEVER, Ground, etc, suited
 from .model import LOGIN, Options
 
 GPUS = 4
@@ -12,84 +12,8 @@ CPUS = 8
 MEMORY_MB = 16000
 CROWD = 16  # nodes of which daemons still answer at once
 
-# With the reasons, since a site's own file would have other values here.
-CONF = """\
-ClusterName={name}
-SlurmctldHost={login}
-SlurmUser=slurm
-AuthType=auth/munge
-CredType=cred/munge
-
-StateSaveLocation=/var/spool/slurmctld
-SlurmdSpoolDir=/var/spool/slurmd
-SlurmctldPidFile=/run/slurmctld.pid
-SlurmdPidFile=/run/slurmd.pid
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
-SlurmdLogFile=/var/log/slurm/slurmd.log
-
-{holding}
-{private}
-TaskPlugin={task}
-{prolog}
-# Or more CPUs than the machine has are refused.
-SlurmdParameters=config_overrides
-SelectType=select/cons_tres
-GresTypes=gpu,nvme
-MpiDefault=none
-LaunchParameters=use_interactive_step
-
-SlurmdTimeout={patience}
-# Short, so that a test sees what a site sees in minutes.
-SlurmctldTimeout=20
-MessageTimeout={message}
-InactiveLimit=0
-KillWait={kill_wait}
-UnkillableStepTimeout=60
-ReturnToService=2
-SchedulerParameters=sched_interval=5,bf_interval=5,batch_sched_delay=0,sched_min_interval=200000
-MaxJobCount=10000
-Licenses=app:4
-# Only where a test makes a partition of a higher tier.
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-{accounting}
-NodeName={nodes} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus},nvme:4 Feature=ib State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE DefaultTime=60 OverSubscribe=YES:4
-"""
-
-ACCOUNTING = """
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost={login}
-AccountingStoreFlags=job_comment,job_env,job_script
-AccountingStorageTRES=gres/gpu
-"""
-
-DBD = """\
-AuthType=auth/munge
-DbdHost={login}
-SlurmUser=slurm
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=slurm
-StoragePass=rehearsal
-StorageLoc=slurm_acct_db
-LogFile=/var/log/slurm/slurmdbd.log
-PidFile=/run/slurmdbd.pid
-"""
-
 # How Slurm keeps hold of a job, and what it limits.
-LOOSE = """\
-# No cgroups of its own: the nodes share the machine's.
-ProctrackType=proctrack/linuxproc
-JobAcctGatherType=jobacct_gather/none
-SelectTypeParameters=CR_CPU"""
-
-HELD = """\
-ProctrackType=proctrack/cgroup
-JobAcctGatherType=jobacct_gather/cgroup
-# Memory is granted, so that it can be a limit; who asks for none gets some.
-SelectTypeParameters=CR_CPU_Memory
-DefMemPerCPU=1000"""
+LOOSE, HELD = etc("loose.conf"), etc("held.conf")
 
 PRIVATE = """\
 JobContainerType=job_container/tmpfs
@@ -99,12 +23,6 @@ PLACE = "AutoBasePath=true\nBasePath=/run/jobs\n"
 
 UNUSED = "CgroupPlugin=disabled\n"
 
-CGROUP = """\
-CgroupPlugin=cgroup/v{kind}
-ConstrainDevices=yes
-ConstrainRAMSpace=yes
-ConstrainCores={cores}
-"""
 # There is no systemd to ask for a place in the one hierarchy.
 SECOND = """\
 IgnoreSystemd=yes
@@ -134,7 +52,7 @@ def bracket(nodes: list[str]) -> str:
 
 def conf(name: str, options: Options, ground: Ground) -> str:
     """slurm.conf."""
-    text = CONF.format(
+    text = etc("slurm.conf").format(
         name=name,
         login=LOGIN,
         nodes=bracket(options.compute),
@@ -153,7 +71,7 @@ def conf(name: str, options: Options, ground: Ground) -> str:
         message=6 if len(options.compute) <= CROWD else 60,
         memory=MEMORY_MB,
         gpus=GPUS,
-        accounting=ACCOUNTING.format(login=LOGIN) if options.accounting else "",
+        accounting=etc("accounting.conf").format(login=LOGIN) if options.accounting else "",
     )
     return suited(text, ground.slurm, SPANS)
 
@@ -168,7 +86,7 @@ def cgroup(options: Options, ground: Ground) -> str:
     """cgroup.conf; CPUs that do not exist cannot be in a set."""
     text = UNUSED
     if options.cgroup:
-        text = CGROUP.format(kind=ground.groups, cores="yes" if options.affinity else "no")
+        text = etc("cgroup.conf").format(kind=ground.groups, cores="yes" if options.affinity else "no")
         text += SECOND if ground.groups == 2 else ""
     return suited(text, ground.slurm, SPANS)
 
@@ -186,4 +104,4 @@ def files(name: str, options: Options, ground: Ground) -> dict[str, str]:
 
 def dbd() -> str:
     """slurmdbd.conf."""
-    return DBD.format(login=LOGIN)
+    return etc("slurmdbd.conf").format(login=LOGIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from . import recipe
@@ -21,17 +22,31 @@ def cache() -> Path:
 def node_tree(debian: str = DEBIANS[0]) -> Path:
     """The tree that all nodes stand on; built first if it is not there yet."""
     tree = recipe.NODES[debian]
-    return _whole(cache() / "trees" / f"{tree.name}-{recipe.key(tree)}", tree)
+    place = cache() / "trees" / f"{tree.name}-{recipe.key(tree)}"
+    return _whole(place, lambda folder: build(tree, folder / "tree"))
 
 
-def _whole(place: Path, tree: recipe.Tree) -> Path:
-    if place.is_dir():
+def layer(debian: str, step: str) -> Path:
+    """What a script of build/ puts over it; the plain tree stays as it is."""
+    tree = recipe.NODES[debian]
+    place = cache() / "trees" / f"{tree.name}-{step.partition('.')[0]}-{recipe.layer_key(tree, step)}"
+    return _whole(place, lambda folder: _add(node_tree(debian), step, folder))
+
+
+def programs(script: str) -> Path:
+    """An archive of what a script of build/ compiles. No node has a compiler."""
+    place = cache() / "trees" / f"{script.partition('.')[0]}-{recipe.programs_key(script)}.tar.gz"
+    return _whole(place, lambda folder: _compiled(script, folder))
+
+
+def _whole(place: Path, make: Callable[[Path], Path]) -> Path:
+    if place.exists():
         return place
     with locked(place.with_name(place.name + ".lock")):
-        if not place.is_dir():
+        if not place.exists():
             with beside(place) as folder:
                 # Only a whole tree ever gets its name.
-                build(tree, folder / "tree").rename(place)
+                make(folder).rename(place)
     return place
 
 
@@ -49,6 +64,27 @@ def build(tree: recipe.Tree, place: Path) -> Path:
         # mmdebstrap leaves a copy of the machine's.
         (place / "etc/resolv.conf").write_text("")
     return place
+
+
+def _add(tree: Path, step: str, folder: Path) -> Path:
+    binds, env = registry_access()
+    if step in recipe.PROGRAMS_OF:
+        binds.append(Bind(programs(recipe.PROGRAMS_OF[step]), "/run/programs"))
+    script = (recipe.HERE / "build" / step).read_text()
+    with timed(f"building a layer over {tree.name}: {step}"):
+        inside(tree, ["/bin/sh", "-c", script, step], binds=binds, env=env, keep=folder)
+    return folder / "upper"
+
+
+def _compiled(script: str, folder: Path) -> Path:
+    """On the disk: a compiler may need more room than the memory has."""
+    for part in ("build", "out"):
+        (folder / part).mkdir()
+    binds = [Bind(folder / part, f"/{part}", write=True) for part in ("build", "out")]
+    with timed(f"compiling: {script}"):
+        inside(node_tree(), ["/bin/sh", "-c", (recipe.HERE / "build" / script).read_text(), script], binds=binds)
+        run(["tar", "-C", folder / "out", "-czf", folder / "archive", "."])
+    return folder / "archive"
 
 
 def _bootstrap(tree: recipe.Tree, place: Path) -> None:

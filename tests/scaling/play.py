@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import resource
 import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from mnrun.config import layers
 from mnrun.jobs.job_dir import opened
@@ -22,13 +22,13 @@ from mnrun.planning import layout, plan
 from mnrun.planning.spec import build
 from mnrun.planning.values import Surroundings
 from mnrun.running import execute
+from mnrun.schedulers.slurm.details import Details
 from mnrun.system import process
-from mnrun.system.process import Event
 from mnrun.system.screen import Screen
 
 GUARDS = Path(__file__).with_name("guards.py")
 FACTS = Path(__file__).parents[1] / "unit/recorded/fabric/roce.txt"  # of a real kind of node, with RoCE and two GPUs
-SITE = Site("slurm", "7", (24, 11))
+SITE = Site("slurm", "7", Details((24, 11)))
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Cost:
     sent: int
 
 
-def planned(nodes: int, ranks: int) -> tuple[Plan, Allocation]:
-    """Return the plan of a usual job on all nodes of an allocation, and the allocation."""
+def planned(nodes: int, ranks: int) -> Plan:
+    """Return the plan of a usual job on all nodes of an allocation."""
     names = [f"node{number:05}" for number in range(1, nodes + 1)]
     allocation = Allocation("slurm", SITE.job, tuple(Node(name, ranks, 0) for name in names))
     given = layers.from_command_line({"image": "/images/app.sif", "ntasks_per_node": str(ranks), "connect": "pipe"})
     spec = build(layers.merge(layers.builtin(), given), ("./app",), Surroundings("/home/alice", "/home/alice", {}, {}))
-    return plan.make(spec, layout.lay_out(spec, allocation), "7-abcdef"), allocation
+    return plan.make(spec, layout.lay_out(spec, allocation), "7-abcdef")
 
 
 class Stage:
@@ -68,16 +68,7 @@ class Stage:
         self.steps = 0
 
     def start(
-        self,
-        name: str,
-        command: Command,
-        environ: dict[str, str],
-        events: queue.SimpleQueue[Event],
-        piped: bool,
-        *,
-        terminal: bool = False,
-        apart: bool = False,
-        output: process.Output = (None, None),
+        self, name: str, command: Command, environ: dict[str, str], events: Any, piped: bool, **_: object
     ) -> process.Child:
         """Start the played counterpart of a step."""
         self.steps += 1
@@ -88,11 +79,11 @@ def play(nodes: int, ranks: int, folder: Path) -> tuple[Outcome, Cost]:
     """Return the outcome of a launch on that many played nodes, and its cost. `folder` takes its records."""
     before = _used()
     begin = time.monotonic()
-    job, allocation = planned(nodes, ranks)
+    job = planned(nodes, ranks)
     stage = Stage(folder, job.layout.nodes, ranks)
     with opened(str(folder / "jobs"), job.job, keep=False) as records:
         environ = dict(os.environ)
-        outcome = execute.execute(job, allocation, SITE, environ, records, Screen(quiet=True), stage.start)
+        outcome = execute.Launch(job, SITE, environ, records, Screen(quiet=True), stage.start).run()
     wall, cpu = time.monotonic() - begin, _used() - before
     sent = int((folder / "received").read_text(encoding="utf-8"))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -10,15 +10,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from mnrun.config import load
-from mnrun.system import process
+from mnrun.errors import LaunchError
+from mnrun.system import commands, process
 
 from . import texts
+from .cases import Cases
 from .decoys import Decoys
 from .played import launch as launch
 from .played import slurm as slurm
@@ -26,6 +29,7 @@ from .played import stage as stage
 from .salloc import granted as granted
 from .salloc import outside as outside
 from .salloc import salloc as salloc
+from .typed import complaint as complaint
 from .typed import job as job
 from .typed import mnrun as mnrun
 from .world import World, rooms
@@ -41,12 +45,37 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 DECOYS = pytest.StashKey[Decoys]()
+MESSAGES = pytest.StashKey[texts.Messages]()
+NARROWED = pytest.StashKey[list[str]]()  # tests that were left out by -k and the like, or chosen by their cases
 
 
 def pytest_configure(config: pytest.Config) -> None:
     place = tempfile.TemporaryDirectory(prefix="mnrun-decoys.")
     config.add_cleanup(place.cleanup)
     config.stash[DECOYS] = Decoys(Path(place.name))
+    accept = bool(config.getoption("--accept"))
+    if accept and (hasattr(config, "workerinput") or config.getoption("numprocesses", 0)):
+        raise pytest.UsageError("--accept with -n: each of the processes would see a part of the texts; leave -n out")
+    config.stash[MESSAGES], config.stash[NARROWED] = texts.Messages(accept), [one for one in config.args if "[" in one]
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    if items:
+        items[0].config.stash[NARROWED] += map(name_of, items)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    stash = session.config.stash
+    if stash[MESSAGES].accept:
+        why = stash[MESSAGES].write({name_of(item) for item in session.items}, bool(stash[NARROWED]))
+        if why:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            print(f"\n{why}")
+
+
+def name_of(item: pytest.Item) -> str:
+    """Return the id of a unit test, without its folder and without the group that pytest-xdist adds."""
+    return f"{item.path.name}::{item.name}".partition("@")[0]
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +99,7 @@ def _no_world(
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr(load, "SITE", Path("/nonexistent/etc/mnrun"))  # what this machine's site says is no matter
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(commands, "begin", lambda *_: None)  # what begins early is asked for once more
     with world.forbidden(rooms(tmp_path_factory)):
         yield
     decoys.refuse()
@@ -106,7 +136,7 @@ class Shell(Protocol):
 
 @pytest.fixture
 def sh(world: World, tmp_path: Path) -> Shell:
-    """The one way for a unit test to start a process: a shell, in tmp_path, with a bare environment."""
+    """Return the one way for a unit test to start a process: a shell, in tmp_path, with a bare environment."""
 
     def run(
         script: str,
@@ -141,3 +171,28 @@ def sh(world: World, tmp_path: Path) -> Shell:
 def expected(request: pytest.FixtureRequest, world: World) -> texts.Expected:
     """Compares a text with a golden file, or rewrites the file under `--accept`."""
     return texts.Expected(bool(request.config.getoption("--accept")), world.allowed)
+
+
+@pytest.fixture
+def cases(request: pytest.FixtureRequest, expected: texts.Expected) -> Cases:
+    """Asks about the cases of this test, which stand in a text beside its module."""
+    return Cases(request.path, request.node.originalname, expected)
+
+
+@pytest.fixture
+def says(request: pytest.FixtureRequest, tmp_path: Path) -> texts.Says:
+    """Expects a text for people. It is in messages.md, which `--accept` writes anew."""
+    return lambda text: request.config.stash[MESSAGES].hear(name_of(request.node), f"{text}", str(tmp_path))
+
+
+@pytest.fixture
+def refused(says: texts.Says) -> texts.Refused:
+    """Expects an error, by its class. Its code and its text are in messages.md."""
+
+    @contextmanager
+    def expect(kind: type[LaunchError]) -> Iterator[None]:
+        with pytest.raises(kind) as wrong:
+            yield
+        says(f"{type(wrong.value).__name__} {wrong.value.code}: {wrong.value}")
+
+    return expect

@@ -12,32 +12,10 @@ from pathlib import Path
 import pytest
 
 NAMES = (
-    *(
-        "mpirun",
-        "mpiexec",
-        "mpiexec.hydra",
-        "prterun",
-        "orterun",
-        "apptainer",
-        "singularity",
-        "docker",
-        "podman",
-        "ch-run",
-    ),
-    *(
-        "srun",
-        "salloc",
-        "sbatch",
-        "scancel",
-        "scontrol",
-        "squeue",
-        "sacct",
-        "sinfo",
-        "ssh",
-        "pdsh",
-        "qsub",
-        "nvidia-smi",
-    ),
+    *("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "orterun", "apptainer", "singularity", "docker", "podman"),
+    "ch-run",
+    *("srun", "salloc", "sbatch", "scancel", "scontrol", "squeue", "sacct", "sinfo", "ssh", "pdsh", "qsub"),
+    "nvidia-smi",
 )
 CODE = 99
 

@@ -1,10 +1,4 @@
-"""A launch against guards that are only played, for the unit tests of execute.py.
-
-`start` is a fake: no process, no Slurm, no container. What is said by guards, srun and a
-person's Ctrl-C is a script of events, given as the lease is written to. So these tests say
-what the launcher does with each word, quickly and for words that are hard to provoke; whether
-the real parts say them is for the live tests, and those are the ones that count.
-"""
+"""A launch against guards that are only played, for the unit tests of execute.py: a script of events on a lease."""
 
 from __future__ import annotations
 
@@ -20,15 +14,17 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.jobs.job_dir import Records
-from mnrun.model import Command, Outcome, Plan, Site, Words
+from mnrun.model import Command, Outcome, Plan, Site, Unwell, Words
 from mnrun.running import execute
+from mnrun.schedulers.slurm.details import Details
+from mnrun.schedulers.vocabulary import JobState
 from mnrun.system import process
-from mnrun.system.process import Event
+from mnrun.system.events import Ended, Event, Line, Noise, Signal
 from mnrun.system.screen import Screen
 
-from .samples import build, held, make
+from .samples import build, make
 
-SITE = Site("slurm", "7", (24, 11))
+SITE = Site("slurm", "7", Details((24, 11)))
 READY = ("ready node01 host=node01 address=10.0.0.1 step=3 port=20001", "ready node02 host=n2 address=10.0.0.2 step=3")
 RANKS = ("rank node01 0 3", "rank node01 1 3", "rank node02 2 3")
 BYE = ("bye node01 ", "bye node02 ")
@@ -37,31 +33,28 @@ FOUND = {"node01": 2, "node02": 1}  # ranks that were there
 
 def kit_end(data: bytes) -> int:
     """Return where the kit ends (kit.pack) in what the lease has carried so far. -1: it has not come whole."""
-    at = data.find(b"\n") + 1
-    for _ in range(int(data[:at] or b"-1")):
-        line = data.find(b"\n", at) + 1
-        if not line or line + int(data[at:line].split()[1]) > len(data):
-            return -1
-        at = line + int(data[at:line].split()[1])
-    return at or -1
+    begin = data.find(b"\n") + 1
+    at = begin + int(data[:begin] or b"0")
+    end = at + sum(int(size) for size in data[begin:at].split()[1::2])
+    return end if begin and end <= len(data) else -1
 
 
 def say(*lines: str) -> list[Event]:
-    """Lines of the guards."""
-    return [("line", "serve", line) for line in lines]
+    """Return lines of the guards."""
+    return [Line("serve", line) for line in lines]
 
 
 def noise(*lines: str) -> list[Event]:
     """srun's own complaints."""
-    return [("noise", "serve", line) for line in lines]
+    return [Noise("serve", line) for line in lines]
 
 
 def ended(name: str, code: int) -> list[Event]:
-    return [("ended", name, code)]
+    return [Ended(name, code)]
 
 
 def signalled(*signums: int) -> list[Event]:
-    return [("signal", "", signum) for signum in signums]
+    return [Signal(signum) for signum in signums]
 
 
 @dataclass
@@ -147,7 +140,7 @@ class Played(process.Child):
     def end(self, signum: int) -> None:
         self.signals.append(signum)
         if self.name == "run":
-            self.stage.events.put(("ended", "run", 128 + signum))
+            self.stage.events.put(Ended("run", 128 + signum))
 
 
 class Stage:
@@ -163,15 +156,7 @@ class Stage:
         self.absent = ""
 
     def start(
-        self,
-        name: str,
-        command: Command,
-        environ: dict[str, str],
-        events: queue.SimpleQueue[Event],
-        piped: bool,
-        terminal: bool = False,
-        apart: bool = False,
-        output: process.Output = (None, None),
+        self, name: str, command: Command, environ: dict[str, str], events: Any, piped: bool, **_: object
     ) -> Played:
         if name == self.absent:
             raise FileNotFoundError(command.argv[0])
@@ -189,13 +174,16 @@ class Stage:
         return lease
 
 
+DOWN = Unwell("Slurm says down*")
+SLURM = "mnrun.schedulers.slurm.scheduler"
+
+
 @dataclass
 class Slurm:
     """What the real one would answer."""
 
-    thoughts: dict[str, str] = field(default_factory=dict)
-    anew: dict[str, str] = field(default_factory=dict)
-    ending: str = ""
+    lost: dict[str, Unwell] = field(default_factory=dict)
+    ending: JobState = JobState.UNKNOWN
     ended_steps: list[str] = field(default_factory=list)
     runs: bool = True
 
@@ -203,22 +191,23 @@ class Slurm:
 @pytest.fixture
 def slurm(mocker: MockerFixture) -> Slurm:
     answers = Slurm()
-    mocker.patch("mnrun.schedulers.slurm.why_down", side_effect=lambda names: answers.thoughts)
-    mocker.patch("mnrun.schedulers.slurm.started_anew", side_effect=lambda names, since, environ: answers.anew)
-    mocker.patch("mnrun.schedulers.slurm.ending", side_effect=lambda site: answers.ending)
-    mocker.patch("mnrun.schedulers.slurm.time_limit", return_value="00:05:00")
-    mocker.patch("mnrun.schedulers.slurm.preempted", side_effect=lambda job: answers.ending == "PREEMPTED")
-    mocker.patch("mnrun.schedulers.slurm.runs", side_effect=lambda job: answers.runs)
-    mocker.patch("mnrun.schedulers.slurm.end", side_effect=answers.ended_steps.append)
+    mocker.patch(f"{SLURM}.lost", side_effect=lambda names, environ, since=None: answers.lost)
+    mocker.patch(f"{SLURM}.ending", side_effect=lambda site, environ: answers.ending)
+    mocker.patch(f"{SLURM}.time_limit", return_value="00:05:00")
+    mocker.patch(
+        f"{SLURM}.preempted",
+        side_effect=lambda job, environ: answers.ending == JobState.PREEMPTED,
+    )
+    mocker.patch(f"{SLURM}.runs", side_effect=lambda job, environ: answers.runs)
+    mocker.patch(f"{SLURM}.end", side_effect=lambda step, environ: answers.ended_steps.append(step))
     return answers
 
 
 @pytest.fixture
 def stage(mocker: MockerFixture, slurm: Slurm) -> Iterator[Stage]:
-    """Every launch of the test ends with its lease closed, whatever became of it."""
+    """Yield a stage on which every launch ends with its lease closed, whatever became of it."""
     stage = Stage()
-    mocker.patch.object(execute, "start", stage.start)
-    mocker.patch.object(process, "_pulse", return_value=mocker.Mock())
+    mocker.patch("mnrun.system.process.subprocess.Popen")  # of the pulse
     mocker.patch.object(execute, "GRACE", 0.05)
     mocker.patch.object(execute, "FAREWELL", 0.05)
     mocker.patch.object(execute, "ANSWER", 0.05)
@@ -246,6 +235,5 @@ class Launcher:
         self._stage.play = play
         return self.carry_out(make(build("./app", **given), 2, 1), environ)
 
-    def carry_out(self, plan: Plan, environ: Mapping[str, str] = {}, cpus: int = 8) -> Outcome:
-        nodes = held("node01", "node02", cpus=cpus)
-        return execute.execute(plan, nodes, SITE, environ, Records(self.path), Screen())
+    def carry_out(self, plan: Plan, environ: Mapping[str, str] = {}) -> Outcome:
+        return execute.Launch(plan, SITE, environ, Records(self.path), Screen(), self._stage.start).run()

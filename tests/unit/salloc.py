@@ -7,10 +7,10 @@ import queue
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from pytest_mock import MockerFixture
@@ -18,11 +18,12 @@ from pytest_mock import MockerFixture
 from mnrun.errors import SchedulerError
 from mnrun.model import Command, Words
 from mnrun.running import execute, probe
-from mnrun.schedulers import slurm
 from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
 from mnrun.schedulers.slurm import allocate, cluster
+from mnrun.schedulers.slurm import scheduler as slurm
 from mnrun.schedulers.slurm.queue import UserQueue
-from mnrun.system.process import Event
+from mnrun.schedulers.vocabulary import JobState
+from mnrun.system.events import Event, Line
 
 from .samples import SITE, held
 from .typed import Launched, Terminal
@@ -45,7 +46,7 @@ class Queue:
             self.then()
             raise SchedulerError("squeue: Unable to contact slurm controller")
         reason = self.reasons.pop(0)
-        jobs = (Job("7", "other", "PENDING", "its own"), Job("8", "app", "PENDING", reason))
+        jobs = (Job("7", "other", JobState.PENDING, "its own"), Job("8", "app", JobState.PENDING, reason))
         return Snapshot(jobs, time.time())
 
     def history(self, ids: object = ()) -> tuple[Job, ...]:
@@ -70,7 +71,7 @@ class Salloc:
     def __init__(self) -> None:
         self.argv: Words = ()
         self.said = ""
-        self.events: list[Event] = [("line", "salloc", line) for line in GRANTED]
+        self.events: list[Event] = [Line("salloc", line) for line in GRANTED]
         self.returncode: int | None = 0
         self.done: list[object] = []
         self.process = self
@@ -78,13 +79,7 @@ class Salloc:
         self.heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def start(
-        self,
-        name: str,
-        command: Command,
-        environ: Mapping[str, str],
-        events: queue.SimpleQueue[Event],
-        piped: bool,
-        errors: IO[bytes],
+        self, name: str, command: Command, environ: object, events: Any, piped: bool, errors: IO[bytes]
     ) -> Salloc:
         assert piped
         tie, _, _, _, script, *argv = command.argv
@@ -99,7 +94,7 @@ class Salloc:
     def grant(self) -> None:
         """Grant the job, which had to wait."""
         for line in GRANTED:
-            self.heard.put(("line", "salloc", line))
+            self.heard.put(Line("salloc", line))
 
     def send(self, data: bytes) -> None:
         self.done.append(data)
@@ -121,8 +116,8 @@ def salloc(mocker: MockerFixture, tmp_path: Path) -> Iterator[Salloc]:
     mocker.patch.object(tempfile, "tempdir", str(tmp_path))
     mocker.patch.object(allocate, "start", played.start)
     mocker.patch.object(allocate, "tied", lambda argv: ("tied", *argv))
-    mocker.patch.object(allocate, "has", return_value=True)
-    mocker.patch.object(cluster, "end", side_effect=played.done.append)
+    mocker.patch.object(allocate, "which", return_value="/usr/bin/salloc")
+    mocker.patch.object(cluster, "end", side_effect=lambda job, environ: played.done.append(job))
     mocker.patch.object(slurm, "version", return_value=(24, 11))
     before = signal.getsignal(signal.SIGINT)
     yield played
@@ -151,8 +146,8 @@ def outside(
 
 @pytest.fixture
 def granted(mocker: MockerFixture) -> Launched:
-    """The nodes of the granted job. A launch on them ends with code 7."""
+    """Return the nodes of the granted job. A launch on them ends with code 7."""
     mocker.patch.object(slurm, "current", return_value=(held("node01", "node02"), SITE))
     launched = Launched(code=7)
-    mocker.patch.object(execute, "execute", launched)
+    mocker.patch.object(execute.Launch, "run", autospec=True, side_effect=launched)
     return launched

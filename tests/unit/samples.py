@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,10 @@ from mnrun.jobspec import SECTIONS, Image, ImageKind, JobSpec, Layer, Origin
 from mnrun.model import Allocation, Layout, Node, Plan, Site
 from mnrun.planning import plan, spec
 from mnrun.planning.values import Surroundings
+from mnrun.schedulers.slurm.details import Details
 
 RECORDED = Path(__file__).parent / "recorded"
-SITE = Site("slurm", "7", (24, 11))
+SITE = Site("slurm", "7", Details((24, 11)))
 
 
 def recorded(name: str) -> tuple[str, dict[str, str]]:
@@ -35,7 +35,7 @@ def build(
     shell: str = "",
     **given: object,
 ) -> JobSpec:
-    """The job of these options (by their keys) and this command, given by alice in her project."""
+    """Return the job of these options (by their keys) and this command, given by alice in her project."""
     words = {"image": "app.sif", **given}
     merged = layers.merge(layers.builtin(), layers.from_command_line(words))
     return spec.build(merged, command, Surroundings("/home/alice/run", "/home/alice", environ, env_files), shell)
@@ -49,7 +49,7 @@ def held(*nodes: str, cpus: int = 8, gpus: int = 0, ntasks: int | None = None, e
 def make(job: JobSpec, *ranks: int) -> Plan:
     """The plan of a job with so many ranks on node01, node02, …"""
     names = tuple(f"node{number:02}" for number in range(1, len(ranks) + 1))
-    return plan.make(job, Layout(names, ranks, "asked", "all"), "7-abcdef")
+    return plan.make(job, Layout(names, ranks, "asked", "all"), "7-abcdef", bool(job.hosts.names))
 
 
 _LAYERS = {
@@ -58,7 +58,7 @@ _LAYERS = {
     "user": Layer.DEFAULTS,
     "profile": Layer.PROFILE,
     "MNRUN": Layer.VARIABLE,
-    "SBATCH": Layer.SBATCH,
+    "SBATCH": Layer.SCHEDULER,
     "command line": Layer.COMMAND_LINE,
 }
 
@@ -90,9 +90,9 @@ def changed(spec: JobSpec, **fields: Any) -> JobSpec:
         kind = ImageKind.FILE if fields["image"].startswith("/") else ImageKind.REFERENCE
         fields["image"] = Image(kind, fields["image"]) if fields["image"] else None
     if "hosts" in fields:
-        fields["names"] = fields.pop("hosts")
+        fields["named"] = fields.pop("hosts")
     for name in SECTIONS:
         section = getattr(spec, name)
-        own = {field: fields.pop(field) for field in list(fields) if field in section.__dataclass_fields__}
-        spec = replace(spec, **{name: replace(section, **own)})
-    return replace(spec, **fields)
+        own = {field: fields.pop(field) for field in list(fields) if field in section._fields}
+        spec = spec._replace(**{name: section._replace(**own)})
+    return spec._replace(**fields)

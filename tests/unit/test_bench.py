@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from bench import cli, machine, meter, page, plot
-from bench.ways import IMAGES, Size, chosen, of_cluster, of_machine
+from bench import meter, page
+from bench.cli import main
+from bench.ways import IMAGES, Size, of_cluster, of_machine, of_user
 
 SIZE = Size(4, 2)
 PARTS = ("wall", "teardown", "cpu", "login_cpu", "forks", "login_forks", "machine_cpu", "machine_forks")
 
 
 def costs(wall: float, cpu: float, forks: int) -> dict[str, list[float]]:
-    """Three runs, of which the median is what was given."""
     values = {**dict.fromkeys(PARTS, 0.0), "wall": wall, "cpu": cpu, "forks": forks}
     return {part: [value * 3, value, value / 2] for part, value in values.items()}
 
@@ -32,7 +28,6 @@ def found(**more: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def test_numbers_of_processes_come_round() -> None:
-    """The meter's own process is none of those between."""
     assert meter.forks_between(1000, 1001) == 0
     assert meter.forks_between(1000, 1043) == 42
     assert meter.forks_between(32700, 310, limit=32768) == 77
@@ -53,28 +48,12 @@ def test_the_table_has_result_and_target() -> None:
 
 
 def test_the_table_has_what_was_before() -> None:
-    """Of the same size and the same way; others have an empty cell."""
     now = found(**{"mnrun, pipe": costs(3, 5, 600), "mnrun, ssh": costs(4, 6, 800)})
     table = page.tables([now], [found(**{"mnrun, pipe": costs(6, 8, 1200)})])
     assert (
         "| mnrun, pipe | 1.50 (3.00 s) | 3.00 | 1.25 | 1.25 (5.00 s) | 2.00 | 1.30 | 150 | 300 | 40 | 0.00 s |" in table
     )
     assert "| mnrun, ssh | 2.00 (4.00 s) |  | 1.50 |" in table
-
-
-def test_the_plot_is_one_image_without_outside_files() -> None:
-    text = plot.svg([found(**{"mnrun, <pipe>": costs(3, 5, 600)})])
-    words = [element.text for element in ElementTree.fromstring(text).iter() if element.text]
-    assert "mnrun, <pipe>" in words
-    assert "1.50" in words
-    assert "href" not in text
-
-
-def test_the_json_is_read_as_it_was_written() -> None:
-    """Each list is on one line."""
-    run = found()
-    assert json.loads(page.text(run)) == run
-    assert '"wall": [4.5, 1.5, 0.75],' in page.text(run)
 
 
 @pytest.mark.parametrize("runtime", IMAGES)
@@ -84,33 +63,45 @@ def test_every_runtime_has_a_least(runtime: str) -> None:
         assert len({way.name for way in ways}) == len(ways)
 
 
-def test_ways_are_chosen_by_a_part_of_their_name() -> None:
-    """The least stays, since all else is compared with it."""
-    names = [way.name for way in chosen(of_cluster(SIZE), ["ssh"])]
-    assert names == ["bare mpirun", "one container per node", "mnrun, ssh"]
+def test_a_line_of_the_users_own() -> None:
+    line = "by script=env A=${HOME} ./run -N {nodes} -n {ranks} {ranks_per_node} '{image} x' {program}"
+    program, none = of_user([line, "empty=srun true"], SIZE)
+    assert program.words == (
+        "env",
+        "A=${HOME}",
+        "./run",
+        "-N",
+        "4",
+        "-n",
+        "8",
+        "2",
+        "/images/ompi5.sif x",
+        "/opt/mpi/hello",
+    )
+    assert (program.name, program.ranks, program.place) == ("by script", True, "job")
+    assert not none.ranks
 
 
-def test_a_size_is_nodes_by_ranks() -> None:
-    assert cli.size("16x2") == Size(16, 2)
-    with pytest.raises(argparse.ArgumentTypeError, match="'16' is no size: write NODESxRANKS, as 16x2"):
-        cli.size("16")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--way", "x"],
+        ["--way", "=srun"],
+        ["--way", "x= "],
+        ["--way", "a|b=srun"],
+        ["--way", "x=srun 'a"],
+        ["--way", "x=srun {node}"],
+        ["--way", "bare srun=srun"],
+        ["--way", "x=srun", "--way", "x=mpirun"],
+        ["--way", "x=srun", "--storage", "25"],
+    ],
+)
+def test_a_bad_line_of_the_users_own_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_versions_of_programs() -> None:
-    assert machine.version("mpirun (Open MPI) 5.0.7\n\nReport bugs") == "5.0.7"
-    assert machine.version("slurm 24.11.5") == "24.11.5"
-
-
-def test_the_table_of_slow_storage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It has a place of its own on the page, so that the launches' table stays as it is."""
-    way = {"wall": [9.0, 8.0, 12.0], "served": [400.0, 401.0, 399.0]}
-    size = {"nodes": 4, "ranks": 1, "rate": 25, "image": 132, "programs": {"all": {"read where it is": way}}}
-    file = {"machine": {"commit": "abc", "date": "2026-11-23"}, "storage": [size]}
-    table = page.storage([file])
-    assert "### 4 nodes, 1 rank on each, image of 132 MB, 25 MB/s" in table
-    assert "| all | read where it is | 9.0 s (8.0 to 12.0) | 400 MB |" in table
-    assert "Medians of 3 and their range, commit abc on 2026-11-23." in table
-    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
-    page.PAGE.write_text(f"a\n{page.MARK}\nb\n{page.END}\nc\n{page.STORAGE}\n{page.END}\nd\n")
-    page.write_storage([file])
-    assert page.PAGE.read_text() == f"a\n{page.MARK}\nb\n{page.END}\nc\n{page.STORAGE}\n{table}\n{page.END}\nd\n"
+def test_the_table_has_a_line_of_the_users_own() -> None:
+    assert "| pyxis | 1.50 (3.00 s) |  | 1.25 (5.00 s) |  | 150 |  | 0.00 s |" in page.tables(
+        [found(pyxis=costs(3, 5, 600))]
+    )

@@ -8,17 +8,12 @@ import pytest
 
 from bench.speed import page, rounds
 from bench.speed.pairs import coverage, left_out, ratio
-from bench.speed.ways import PLACES, RUNTIMES, ways
 from rehearsal.errors import ClusterError
 
 SAID = "\n".join(
     (
-        "rank 0 of 2 on node01 CPU 0",
-        "small 0.2500 0.2600",
-        "megabyte 90.1000 95.0000",
-        "largest 400.0000 410.5000",
-        "allreduce 0.7000 0.8000",
-        "loop 500.0000 500.1000",
+        *("rank 0 of 2 on node01 CPU 0", "small 0.2500 0.2600", "megabyte 90.1000 95.0000"),
+        *("largest 400.0000 410.5000", "allreduce 0.7000 0.8000", "loop 500.0000 500.1000"),
     )
 )
 
@@ -35,11 +30,9 @@ def found(**ratios: list[float]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("number", "order"),
-    [(4, "b 0/b 1 b/1 2/b 3 b/3"), (3, "b 0/b 1 b/1 2/b"), (1, "b 0/b"), (2, "b 0/b 1 b/1")],
+    ("number", "order"), [(4, "b 0/b 1 b/1 2/b 3 b/3"), (3, "b 0/b 1 b/1 2/b"), (1, "b 0/b"), (2, "b 0/b 1 b/1")]
 )
 def test_each_run_is_beside_a_bare_one(number: int, order: str) -> None:
-    """Every run is directly after its bare one, or directly before."""
     clock: list[str] = []
 
     def run(name: str) -> dict[str, float]:
@@ -59,7 +52,6 @@ def test_the_quick_value_of_each_figure_is_taken() -> None:
 
 
 def test_single_copies_are_those_of_both_ranks() -> None:
-    """A rank chooses them also where the other one is in another user namespace, and is refused later."""
     chosen = "[node01:07036] mca_smsc_base_select: selected shared-memory single-copy component: cma\n"
     refused = "mca_smsc_cma_module_get_endpoint: can not proceed. processes are in difference namespaces\n"
     assert [rounds.single_copy(text) for text in (2 * chosen, chosen, 2 * chosen + refused)] == [True, False, False]
@@ -67,12 +59,10 @@ def test_single_copies_are_those_of_both_ranks() -> None:
 
 @pytest.mark.parametrize(("pairs", "left", "sure"), [(5, 0, 0.9375), (6, 0, 0.96875), (10, 1, 0.978515625)])
 def test_an_interval_leaves_out_as_many_as_it_may(pairs: int, left: int, sure: float) -> None:
-    """The numbers are those of a table of the sign test."""
     assert (left_out(pairs), coverage(pairs, left)) == (left, sure)
 
 
 def test_a_ratio_is_of_pairs() -> None:
-    """A neighbour that slows both runs of a pair changes nothing."""
     quiet = ratio([1.02] * 10, [1.0] * 10)
     assert ratio([1.02, 2.04] * 5, [1.0, 2.0] * 5) == quiet
     assert (quiet.low, quiet.middle, quiet.high, quiet.slower) == (1.02, 1.02, 1.02, True)
@@ -96,19 +86,3 @@ def test_the_table_has_each_way_beside_the_bare_run() -> None:
     assert f"| apptainer, pipe | {fast} | no |" in text
     assert f"| docker, pipe | {slow} | no |" in text
     assert "Of 10 medians of mnrun's ways, 5 are within 1 % or faster. 5 are slower than that beyond doubt." in text
-
-
-def test_bare_runs_are_no_way_of_mnrun() -> None:
-    """They are in the table to show what the instrument tells apart."""
-    text = page.tables(found(**{"bare mpirun without single copy": [1.5] * 6, "host, pipe": [1.0] * 6}))
-    assert "**1.500 (1.500 to 1.500)**" in text
-    assert "Of 5 medians of mnrun's ways, 5 are within 1 % or faster. 0 are slower" in text
-
-
-def test_every_runtime_is_there_in_every_mode() -> None:
-    for size in PLACES:
-        names = [way.name for way in ways(size, RUNTIMES)]
-        assert len(set(names)) == len(names)
-        counts = {runtime: sum(name.startswith(f"{runtime}, ") for name in names) for runtime in RUNTIMES}
-        assert counts == {**dict.fromkeys(RUNTIMES, 3), "apptainer": 4}
-    assert [way.name for way in ways(PLACES[1], ())] == ["bare mpirun once more"]

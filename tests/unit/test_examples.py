@@ -16,7 +16,6 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_the_table_of_examples() -> None:
-    """A row for each folder, and a README in each."""
     rows = [line.strip("| ").split(" | ") for line in (EXAMPLES / "README.md").read_text().splitlines() if "](" in line]
     runs = {match[1]: row[-1] for row in rows if (match := re.match(r"\[(.+)\]\(\1\)$", row[0]))}
     assert sorted(runs) == sorted(path.parent.name for path in EXAMPLES.glob("*/README.md"))
@@ -27,14 +26,12 @@ def test_the_table_of_examples() -> None:
 
 
 def test_an_example_shows_what_it_prints() -> None:
-    """What a live test compares with nothing could not fail."""
     for example in (*live.QUICK, *live.BY_TURN, *live.SLOW, live.REFRAME, live.SCALING):
         steps = live.shown(example.folder)
         assert steps and any(printed for _, printed in steps), example.folder
 
 
 def test_the_figures_of_a_comparison() -> None:
-    """The table of examples/compare has the spread of the ratios, and its plot a dot for each pair, in their order."""
     compare = runpy.run_path(str(EXAMPLES / "compare/compare.py"))
     table = compare["table"]([(2.0, 2.2), (2.0, 2.0), (1.0, 0.9)]).splitlines()
     assert table[1].split() == ["1", "2.000", "s", "2.200", "s", "1.100"]

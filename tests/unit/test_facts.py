@@ -13,16 +13,8 @@ TEXTS = ("", "yes", "apptainer version 1.4.5", "a=1 b=2", "ü ☃ \u2028 x", "fa
 # Lines of other formats, and what a hostile or broken node may send.
 NOISE = (
     *("", "Welcome!", "cpus 8", "n1\tuserns\tyes", "node\tmpi\topenmpi", "srun: error: n1: x", "ready n1 address=1"),
-    *(
-        "fact",
-        "fact ",
-        "fact n1",
-        "fact n1 ",
-        "fact n1 node",
-        "fact  node a b",
-        "FACT n1 node a b",
-        " fact n1 node a b",
-    ),
+    *("fact", "fact ", "fact n1", "fact n1 ", "fact n1 node", "fact  node a b", "FACT n1 node a b"),
+    " fact n1 node a b",
     *("\x1b[31mfact n1 node a b", "fact \x1b[31mn1 node a b", "fact n1 no\0de a b", "fact n1 node \x07 b"),
     *("fact n1 \udcff a b", "fact n1 node", "fact n1\tnode\ta\tb", "\t" * 9, "\0" * 9, "x" * (1 << 20)),
     *(f"fact {'n' * 300} node a b", f"fact n1 node {'a' * 300} b", "fact n1 " + "\t" * 1000),
@@ -34,7 +26,6 @@ def line(fact: Fact) -> str:
 
 
 def test_facts_one_to_a_line_and_many() -> None:
-    """A guard sends many at once, with tabs between."""
     text = "fact n1 nic eth0 kind=physical state=up\tfeature verbs\tlimit shm 1\nfact n2 node bash 5.2.37(1)\r\n"
     assert parse(text) == [
         Fact("n1", "nic", "eth0", "kind=physical state=up"),
@@ -46,7 +37,6 @@ def test_facts_one_to_a_line_and_many() -> None:
 
 @pytest.mark.parametrize("noise", NOISE, ids=lambda noise: repr(noise)[:30])
 def test_other_lines_are_skipped(noise: str) -> None:
-    """Also beside those that count."""
     assert parse(noise) == []
     good = "fact n1 node a b"
     assert parse(f"{good}\n{noise}\n{good}") == [Fact("n1", "node", "a", "b")] * 2
@@ -64,13 +54,11 @@ def test_other_lines_are_skipped(noise: str) -> None:
     ids=["ansi", "control", "not UTF-8", "1 MB", "blanks"],
 )
 def test_a_value_is_not_trusted(value: str, expected: str) -> None:
-    """It may go to a terminal or a file as it is."""
     assert parse(f"fact n1 node a {value}") == [Fact("n1", "node", "a", expected)]
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_what_is_written_is_read_whatever_comes_between(seed: int) -> None:
-    """Facts in any packing, among any other lines."""
     dice = random.Random(seed)
     wanted = [
         Fact(f"n{dice.randrange(3)}", dice.choice(("node", "nic", "image")), f"x{number}", dice.choice(TEXTS).strip())
@@ -88,21 +76,9 @@ def test_what_is_written_is_read_whatever_comes_between(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_any_bytes_give_harmless_facts(seed: int) -> None:
-    """Lines of facts with anything in them: nothing that controls a terminal or that no file takes comes through."""
     dice = random.Random(seed)
     pieces = (
-        b"fact ",
-        b"n1 ",
-        b"node ",
-        b"\t",
-        b"\n",
-        b" ",
-        b"a",
-        b"\x1b[2J",
-        b"\0",
-        b"\r",
-        b"\xff",
-        b"\xc2\x9b",
+        *(b"fact ", b"n1 ", b"node ", b"\t", b"\n", b" ", b"a", b"\x1b[2J", b"\0", b"\r", b"\xff", b"\xc2\x9b"),
         b"\xe2",
     )
     data = b"".join(

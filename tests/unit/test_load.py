@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from figures import Book, Results, between, merged
+from figures import Results, merged
 from live.stage import Result
-from load import record, slurmctld
+from load import slurmctld
 from load.engine import Ended, Played
 from load.slurmctld import Questions
-from load.table import STORIES, Line, Story, Terminal, clean
+from load.table import STORIES, Line, Story, Terminal
 
 HELLO = Line("hello", {r"rank \d": 2}, jobs=1, handed=1, records=1)
 STORY = Story("two", lambda size: (Terminal("alice", (HELLO,) * size),), 2, 1)
@@ -27,11 +27,6 @@ def test_the_stories_have_the_jobs_that_their_names_say() -> None:
     assert len({terminal.lines for terminal in crowd}) >= 30
     assert all(256 in line.says.values() for terminal in wide for line in terminal.lines)
     assert {line.records for terminal in array for line in terminal.lines} == {0, 201}  # the array has a record, too
-
-
-def test_records_are_cleaned_by_their_user() -> None:
-    (only,) = clean(STORY.terminals(2))
-    assert (only.user, only.lines[0].says) == ("alice", {"records of 2 of 2 jobs? removed": 1})
 
 
 def played(result: Result, asked: Questions = Questions({}, {}), left: tuple[str, ...] = (), more: int = 0) -> Played:  # noqa: B008
@@ -52,10 +47,7 @@ GOOD = Result(0, b"rank 0\nrank 1\n", "")
             played(GOOD, Questions({}, {"alice": 7, "bob": 8, "root": 99})),
             [],
         ),  # 2 jobs with 5, 3 times 30 s, 2 handed in
-        (
-            played(GOOD, Questions({}, {"alice": 8, "bob": 27})),
-            ["slurmctld had 35 messages of users, and not 34"],
-        ),
+        (played(GOOD, Questions({}, {"alice": 8, "bob": 27})), ["slurmctld had 35 messages of users, and not 34"]),
         (
             played(GOOD, Questions({"REQUEST_JOB_INFO": 3, "REQUEST_JOB_USER_INFO": 3}, {})),
             ["slurmctld was asked 6 times for all jobs of a user, and not 5 times"],
@@ -76,27 +68,7 @@ def test_sdiag_is_read_without_its_own_questions() -> None:
     assert (found.all, found.of(["alice", "bob"]), found.lists) == (3, 4, 0)
 
 
-def test_the_table_has_the_figures_of_each_story() -> None:
-    figures = {
-        **{"date": "2026-11-23", "jobs": 4, "seconds": 10, "answers": 300, "users": 20, "most": 16},
-        **{"lists": 3, "most lists": 8, "all": 45, "memory": 12, "wrong": ["why"]},
-    }
-    lines = record.section({"a story": figures}).splitlines()
-    assert lines[2] == (
-        "| a story, 2026-11-23 | 4, 300 answers of `mnrun status` | 10 | 20, at most 16 | 3, at most 8"
-        " | 4.5 | 12 KiB on a node |"
-    )
-    assert lines[-1] == "Failed: a story: why."
-
-
 def test_the_last_result_of_each_case_is_kept() -> None:
-    """In the order of the cases. One that is no case any more goes."""
     before: Results = {"b": {"n": 1}, "gone": {"n": 2}}
     known = merged(merged(before, {"b": {"n": 3}}, ["a", "b"]), {"a": {"n": 4}}, ["a", "b"])
     assert list(known.items()) == [("a", {"n": 4}), ("b", {"n": 3})]
-
-
-def test_the_page_around_the_marks_stays() -> None:
-    begin, end = Book("load", record.section).marks
-    page = f"before\n{begin}\nold\n{end}\nafter\n"
-    assert between(page, begin, end, "new") == f"before\n{begin}\nnew\n{end}\nafter\n"

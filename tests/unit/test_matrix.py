@@ -16,7 +16,6 @@ FAILED = ["test_b[srun-mpich-again]"]
 
 
 def test_each_way_is_counted() -> None:
-    """By starter and image, in whichever order a test's name has them."""
     assert matrix.table(PASSED, FAILED).split("\n") == [
         "| | Open MPI 5 | Open MPI 4 | MPICH | no container |",
         "|---|---|---|---|---|",
@@ -27,18 +26,16 @@ def test_each_way_is_counted() -> None:
 
 
 def test_each_cell_is_counted() -> None:
-    """Of a cell that cannot be there is a dash, and of no other."""
     passed = [
-        "test_matrix.py::test_cell[podman-inside-pdsh-ompi5-ssh]",
+        "test_matrix.py::test_cell[podman-inside-ssh-ompi5-ssh]",
         "test_matrix.py::test_cell[host-srun-slurm-ompi5-none]",
     ]
-    lines = matrix.cells(passed, ["test_matrix.py::test_cell[podman-inside-pdsh-ompi4-ssh]"]).split("\n")
-    assert "| podman, hosts by pdsh | 1 passed, 1 failed | - | not run | - |" in lines
+    lines = matrix.cells(passed, ["test_matrix.py::test_cell[podman-inside-ssh-ompi4-ssh]"]).split("\n")
+    assert "| podman, hosts by ssh | 1 passed, 1 failed | not run | not run | - |" in lines
     assert "| host, Slurm | not run | not run | not run | 1 passed |" in lines
 
 
 def test_only_what_was_run_is_written(tmp_path: Path) -> None:
-    """A run of some files leaves the other table as it is."""
     page = tmp_path / "testing.md"
     text = f"{matrix.WAYS}\nold\n{matrix.END}\n{matrix.CELLS}\nolder\n{matrix.END}\n"
     page.write_text(text)
@@ -47,16 +44,7 @@ def test_only_what_was_run_is_written(tmp_path: Path) -> None:
     assert "\nolder\n" in page.read_text()
 
 
-def test_the_table_stands_between_its_marks(tmp_path: Path) -> None:
-    """What was there goes, the rest stays."""
-    page = tmp_path / "testing.md"
-    page.write_text(f"a\n{matrix.WAYS}\nold\n{matrix.END}\nb\n")
-    matrix.write(page, matrix.WAYS, "new")
-    assert page.read_text() == f"a\n{matrix.WAYS}\nnew\n{matrix.END}\nb\n"
-
-
 def test_a_part_leaves_what_other_runs_have_found(tmp_path: Path) -> None:
-    """The last result of each test counts; of a file that was run whole, tests that are no more go."""
     place = tmp_path / "results.json"
     matrix.remember(place, {"a.py::one": False, "a.py::gone": True, "b.py::one": True}, whole=True)
     again = matrix.remember(place, {"a.py::one": True}, whole=False)
@@ -73,7 +61,6 @@ def test_a_test_has_one_result_whoever_ran_it(tmp_path: Path) -> None:
 
 
 def test_the_page_has_the_marks() -> None:
-    """Without them a run would write its tables nowhere."""
     text = (Path(__file__).resolve().parents[2] / "docs/testing.md").read_text(encoding="utf-8")
     for mark in (matrix.WAYS, matrix.CELLS):
         assert matrix.END in text.partition(mark)[2]

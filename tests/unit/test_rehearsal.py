@@ -11,62 +11,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from rehearsal import cgroups, cli, enter, host, layer, recipe, slurm
+from rehearsal import cgroups, cli, enter, host, kube, layer, pbs, recipe, sge, slurm
 from rehearsal.errors import Unable
 from rehearsal.ground import Ground, look, suited, version
 from rehearsal.model import DEBIANS, Cluster, Options
 
 
 def settings(text: str) -> dict[str, str]:
-    """Key → the rest of its line."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return dict(line.split("=", 1) for line in lines)
-
-
-def test_slurm_conf_of_four_nodes() -> None:
-    conf = settings(slurm.conf("mnrun", Options(), Ground()))
-    assert conf["ClusterName"] == "mnrun"
-    assert conf["SlurmctldHost"] == "login"
-    assert conf["TaskPlugin"] == "task/none"
-    assert conf["LaunchParameters"] == "use_interactive_step"
-    assert conf["NodeName"] == "node[01-04] CPUs=8 RealMemory=16000 Gres=gpu:4,nvme:4 Feature=ib State=UNKNOWN"
-    assert conf["PartitionName"].startswith("main Nodes=ALL Default=YES")
-    assert not [key for key in conf if key.startswith("Accounting")]
-
-
-def test_affinity_has_the_cpus_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    conf = settings(slurm.conf("mnrun", Options(affinity=True), Ground()))
-    assert conf["TaskPlugin"] == "task/affinity"
-    assert " CPUs=2 " in conf["NodeName"]
-
-
-def test_without_cgroups_nothing_is_held() -> None:
-    conf = settings(slurm.conf("mnrun", Options(), Ground()))
-    assert conf["ProctrackType"] == "proctrack/linuxproc"
-    assert conf["SelectTypeParameters"] == "CR_CPU"
-    assert "PrologFlags" not in conf
-    assert slurm.files("mnrun", Options(), Ground())["cgroup.conf"] == "CgroupPlugin=disabled\n"
-
-
-def test_cgroup_holds_processes_memory_and_devices() -> None:
-    conf = settings(slurm.conf("mnrun", Options(cgroup=True), Ground()))
-    assert conf["ProctrackType"] == "proctrack/cgroup"
-    assert conf["JobAcctGatherType"] == "jobacct_gather/cgroup"
-    assert conf["TaskPlugin"] == "task/cgroup"
-    assert conf["PrologFlags"] == "Contain"
-    assert conf["SelectTypeParameters"] == "CR_CPU_Memory"
-    assert " CPUs=8 " in conf["NodeName"]
-    limits = settings(slurm.files("mnrun", Options(cgroup=True), Ground())["cgroup.conf"])
-    assert limits["CgroupPlugin"] == "cgroup/v1"
-    assert (limits["ConstrainDevices"], limits["ConstrainRAMSpace"]) == ("yes", "yes")
-    assert limits["ConstrainCores"] == "no", "there are more CPUs than the machine has"
-
-
-def test_cgroup_with_affinity_holds_cpus_too() -> None:
-    options = Options(cgroup=True, affinity=True)
-    assert settings(slurm.conf("mnrun", options, Ground()))["TaskPlugin"] == "task/cgroup,task/affinity"
-    assert settings(slurm.files("mnrun", options, Ground())["cgroup.conf"])["ConstrainCores"] == "yes"
 
 
 def test_cgroup_of_the_second_kind() -> None:
@@ -183,11 +136,35 @@ def test_accounting_adds_its_lines_and_its_file() -> None:
     assert "/etc/slurm/slurmdbd.conf" not in layer.files("c", Options(), "ssh-ed25519 AAAA login\n", Ground())
 
 
-@pytest.mark.parametrize(
-    ("nodes", "text"), [(1, "node01"), (2, "node[01-02]"), (64, "node[01-64]"), (120, "node[001-120]")]
-)
-def test_nodes_as_slurm_writes_them(nodes: int, text: str) -> None:
-    assert slurm.bracket(Options(nodes=nodes).compute) == text
+def test_grid_engine_has_no_slurm_beside_it() -> None:
+    files = layer.files("c", Options(nodes=2, sge=True), "ssh-ed25519 AAAA login\n", Ground())
+    assert files["/etc/rehearsal/scheduler"].text == "sge\n"
+    assert not [name for name in files if name.startswith("/etc/slurm")]
+    assert "hostlist node01 node02\n" in files["/etc/rehearsal/sge/hostgroup"].text
+    assert "gpu=4," in files["/etc/rehearsal/sge/host.node02"].text
+    rules = {name: files[f"/etc/rehearsal/sge/pe.{name}"].text for name in ("mpi-2", "loose")}
+    assert "allocation_rule 2\ncontrol_slaves TRUE\n" in rules["mpi-2"]
+    assert "control_slaves FALSE\n" in rules["loose"]
+    assert "max_unheard" not in sge.files(Options(sge=True))["global"]
+    assert "max_unheard 00:00:20\n" in sge.files(Options(sge=True, impatient=True))["global"]
+    with pytest.raises(Unable, match="--private-tmp is a setting of Slurm"):
+        Options(sge=True, private_tmp=True)
+
+
+def test_hosts_of_grid_engine_that_are_lost_take_no_jobs() -> None:
+    text = (
+        "queuename                      qtype resv/used/tot. load_avg arch          states\n"
+        "all.q@node01                   BIP   0/2/8          3.52     lx-amd64      \n"
+        "all.q@node02                   BIP   0/0/8          -NA-     -NA-          au\n"
+        "     24 0.25000 arr        alice        r     11/27/2026 12:37:59     1 2\n"
+    )
+    assert sge.states(text) == {"node01": sge.TAKES_JOBS, "node02": "au"}
+
+
+def test_a_layer_has_a_key_of_its_own_and_leaves_the_trees() -> None:
+    keys = {recipe.layer_key(tree, recipe.SGE) for tree in recipe.NODES.values()}
+    assert len(keys) == len(DEBIANS)
+    assert not keys & {recipe.key(tree) for tree in recipe.NODES.values()}
 
 
 def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
@@ -200,17 +177,6 @@ def test_gpu_stand_ins_are_those_that_boot_makes() -> None:
     assert slurm.GRES == "Name=gpu File=/dev/nvidia[0-3]\nName=nvme Count=4\n"
 
 
-def test_hosts_file() -> None:
-    assert layer.hosts(Options(nodes=2)) == (
-        "127.0.0.1\tlocalhost\n10.77.0.1\tlogin\n10.77.0.2\tnode01\n10.77.0.3\tnode02\n"
-    )
-
-
-def test_every_node_is_a_known_host() -> None:
-    known = layer.files("c", Options(nodes=1), "ssh-ed25519 AAAA login\n", Ground())["/etc/ssh/ssh_known_hosts"]
-    assert known.text == "login,10.77.0.1,node01,10.77.0.2 ssh-ed25519 AAAA login\n"
-
-
 def test_a_key_covers_packages_steps_and_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, without = recipe.key(recipe.NODE), recipe.key(recipe.BASE)
     assert re.fullmatch(r"[0-9a-f]{16}", before)
@@ -221,10 +187,6 @@ def test_a_key_covers_packages_steps_and_programs(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(recipe, "PROGRAMS", tmp_path)
     assert recipe.key(recipe.NODE) != before
     assert recipe.key(recipe.BASE) == without  # it has no MPI, and none of the programs
-
-
-def test_each_image_has_its_own_key() -> None:
-    assert len({recipe.key(image) for image in recipe.IMAGES}) == len(recipe.IMAGES) == 4
 
 
 def test_an_image_made_from_another_changes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,12 +205,6 @@ def test_no_cluster_owns_anothers_networks() -> None:
     assert not Cluster("a-b").netns("login").startswith(Cluster("a").netns(""))
 
 
-@pytest.mark.parametrize("nodes", [0, -1, 251])
-def test_impossible_sizes_are_refused(nodes: int) -> None:
-    with pytest.raises(Unable):
-        Options(nodes=nodes)
-
-
 def test_pip_gets_the_machines_registry_but_none_of_its_paths(tmp_path: Path) -> None:
     file = tmp_path / "pip.conf"
     file.write_text(
@@ -263,12 +219,6 @@ def test_pip_gets_the_machines_registry_but_none_of_its_paths(tmp_path: Path) ->
     assert "PIP_FIND_LINKS" not in found
 
 
-def test_wheels_of_the_machine_are_found(tmp_path: Path) -> None:
-    """Folders that are there; they are bound into a tree, where pip is to look into them."""
-    environ = {"HOME": str(tmp_path), "PIP_FIND_LINKS": f"{tmp_path} /no/such/folder https://index.example/wheels"}
-    assert host.wheels(environ) == [tmp_path]
-
-
 def test_exec_gives_a_login_and_leaves_words_alone() -> None:
     nasty = ["printf", "%s", "a b", "$(x)", "ü;'\"\n", "--", "-n"]
     line = enter.words(nasty, "alice", None, "dumb")
@@ -278,7 +228,34 @@ def test_exec_gives_a_login_and_leaves_words_alone() -> None:
         enter.words(["true"], "dora", None, "dumb")
 
 
-def test_exec_takes_the_rest_of_the_line_as_it_is() -> None:
-    args = cli.parser().parse_args(["--name", "x", "exec", "-u", "bob", "node01", "ls", "-u", "--name", "y"])
-    assert (args.name, args.user, args.node) == ("x", "bob", "node01")
-    assert args.command == ["ls", "-u", "--name", "y"]
+def test_pbs_has_no_slurm_beside_it() -> None:
+    files = layer.files("c", Options(nodes=2, pbs=True), "ssh-ed25519 AAAA login\n", Ground())
+    assert files["/etc/rehearsal/scheduler"].text == "pbs\n"
+    assert not [path for path in files if "slurm" in path]
+    assert files["/opt/pbs/bin/qsub"].mode == 0o755
+    assert files["/etc/rehearsal/pbs"].text.splitlines()[0] == "node01 node02"
+    assert pbs.states("Connection refused") == {}
+    with pytest.raises(Unable, match="one scheduler"):
+        Options(pbs=True, sge=True)
+    with pytest.raises(Unable, match="setting of Slurm"):
+        Options(pbs=True, accounting=True)
+
+
+def test_kubernetes_has_no_slurm_beside_it() -> None:
+    files = layer.files("c", Options(nodes=2, kube=True), "ssh-ed25519 AAAA login\n", Ground())
+    assert files["/etc/rehearsal/scheduler"].text == "kube\n"
+    assert not [path for path in files if "slurm" in path]
+    assert files["/usr/local/sbin/runc-plain"].mode == 0o755
+    assert files["/etc/rehearsal/kube/tokens"].mode == 0o600  # whoever reads them is anybody
+    assert files["/etc/rehearsal/kube/pods"].text.splitlines()[1] == "node02 10.98.2.0/24 10.77.0.3"
+    assert "grace=40\n" in files["/etc/rehearsal/kube/settings"].text
+    assert kube.states("node01   Ready    <none>   13s   v1.20.2\n") == {"node01": kube.TAKES_JOBS}
+    assert kube.states("The connection to the server was refused") == {}
+    with pytest.raises(Unable, match="one scheduler"):
+        Options(kube=True, sge=True)
+
+
+def test_compiled_programs_have_a_key_of_their_own() -> None:
+    script = recipe.PROGRAMS_OF[recipe.KUBE]
+    assert recipe.programs_key(script) != recipe.layer_key(recipe.NODE, recipe.KUBE)
+    assert (recipe.HERE / "build" / script).exists()

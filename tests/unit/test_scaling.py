@@ -12,7 +12,8 @@ from pytest_mock import MockerFixture
 
 from mnrun import nodeset
 from mnrun.model import Allocation, Node, Site
-from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm import scheduler as slurm
+from mnrun.schedulers.slurm.details import Details
 from scaling import model, page
 from scaling.model import Assumed, Parts, predict
 from scaling.play import Cost, play
@@ -40,14 +41,12 @@ def played(world: World, tmp_path: Path, mocker: MockerFixture) -> Callable[[int
 
 
 def test_a_launch_starts_and_asks_the_same_on_many_nodes(played: Callable[[int], Cost]) -> None:
-    """Two commands, no question, and at most some 100 bytes more to each node for every node."""
     few, many = played(3), played(300)
     assert (few.steps, many.steps) == (2, 2)
     assert 0 < many.sent - few.sent < 297 * 150
 
 
 def test_slurm_is_asked_the_same_about_many_nodes(mocker: MockerFixture) -> None:
-    """The questions have the same number of words, with nodes folded."""
     said, variables = recorded("plain")
     asked: list[tuple[str, ...]] = []
 
@@ -55,7 +54,7 @@ def test_slurm_is_asked_the_same_about_many_nodes(mocker: MockerFixture) -> None
         asked.append(tuple(words))
         return subprocess.CompletedProcess(words, 0, {"scontrol": said, "srun": "slurm 24.11.5"}.get(words[0], ""), "")
 
-    mocker.patch("mnrun.system.commands.run", side_effect=answer)
+    mocker.patch("mnrun.schedulers.slurm.client.run", side_effect=answer)
     mocker.patch("time.sleep")
     numbers = []
     for count in (2, 4000):
@@ -63,9 +62,9 @@ def test_slurm_is_asked_the_same_about_many_nodes(mocker: MockerFixture) -> None
         allocation = Allocation("slurm", "7", tuple(Node(name, 8) for name in names))
         slurm.current(variables)
         slurm.on_each(allocation, names, ("true",), variables)
-        slurm.why_down(names)
-        slurm.runs("7")
-        slurm.ending(Site("slurm", "7", (24, 11)))
+        slurm.lost(names, variables, 0.0)
+        slurm.runs("7", variables)
+        slurm.ending(Site("slurm", "7", Details((24, 11))), variables)
         numbers.append((len(asked), sum(map(len, asked))))
         assert max(len(word) for words in asked for word in words) < 100
         asked.clear()
@@ -73,7 +72,6 @@ def test_slurm_is_asked_the_same_about_many_nodes(mocker: MockerFixture) -> None
 
 
 def test_a_cluster_shares_what_grows() -> None:
-    """One node takes what was measured; the image on the nodes takes the storage out; the largest part is named."""
     assert predict(PARTS, 1, Assumed()).total == pytest.approx(PARTS.alone)
     totals = [predict(PARTS, nodes, Assumed()).total for nodes in (1, 16, 64, 1000, 10000)]
     assert totals == sorted(totals)
@@ -85,19 +83,11 @@ def test_a_cluster_shares_what_grows() -> None:
 
 
 def test_a_tree_has_levels() -> None:
-    """Sixteen nodes are one level of a tree of sixteen, and seventeen are two."""
     hops = {nodes: predict(PARTS, nodes, Assumed(hop=1, fanout=16)).parts["step"] for nodes in (1, 2, 16, 17, 256, 257)}
     assert hops == {1: 0, 2: 2, 16: 2, 17: 4, 256: 4, 257: 6}
 
 
-def test_one_machine_carries_all_nodes() -> None:
-    assert model.on_one_machine(PARTS, 1) == PARTS.alone
-    assert model.on_one_machine(PARTS, 5) == PARTS.alone + 4 * PARTS.node
-
-
 def test_the_parts_are_those_of_the_bench() -> None:
-    """The median of each way on one node, and the rise over all sizes."""
-
     def size(nodes: int) -> dict[str, Any]:
         ways = {name: {"cpu": [90.0, cpu + 1.5 * (nodes - 1), 0.1]} for name, cpu in SECONDS.items()}
         return {"nodes": nodes, "place": "cluster", "ways": ways}
@@ -114,6 +104,5 @@ SECONDS = {model.MNRUN: 2.0, model.MPIRUN: 0.5, model.CONTAINER: 0.3}
 
 
 def test_the_page_has_the_tables_of_its_measurements() -> None:
-    """`scripts/model` writes both."""
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.written(text, page.read()) == text

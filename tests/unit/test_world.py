@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,7 +14,6 @@ from typing import Callable
 
 import pytest
 
-from unit import texts
 from unit.conftest import Shell
 from unit.decoys import CODE, NAMES, Decoys
 
@@ -42,7 +42,6 @@ TOUCHES: dict[str, tuple[Callable[[], object], str]] = {
 
 @pytest.mark.parametrize("touch", TOUCHES)
 def test_touching_the_world_says_what_it_was(touch: str) -> None:
-    """Whatever would leave the test ends it, with what was done and what to do instead."""
     act, what = TOUCHES[touch]
     with pytest.raises(pytest.fail.Exception) as stopped:
         act()
@@ -51,13 +50,11 @@ def test_touching_the_world_says_what_it_was(touch: str) -> None:
 
 
 def test_no_handler_of_the_code_under_test_hides_it() -> None:
-    """`except Exception` does not swallow the guard's word."""
     with pytest.raises(pytest.fail.Exception), contextlib.suppress(Exception):
         subprocess.run(["true"], check=False)
 
 
 def test_tmp_path_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under tmp_path everything goes, by relative names too."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/b").write_text("x")
     (tmp_path / "a/b").rename(tmp_path / "c")
@@ -67,35 +64,23 @@ def test_tmp_path_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "d"]
 
 
-def test_reading_is_free() -> None:
-    """The guard is about what changes."""
-    assert HERE.read_text()
-    assert os.listdir(HERE.parent)
+def test_each_section_of_cases_has_its_test() -> None:
+    for file in HERE.parent.rglob("*.md"):
+        tests = file.with_name(f"test_{file.stem}.py")
+        for name in re.findall(r"^## (test_\w+)$", file.read_text(encoding="utf-8"), re.MULTILINE):
+            assert f"\ndef {name}(cases: Cases" in tests.read_text(encoding="utf-8"), f"{file}: {name}"
 
 
 def test_nothing_of_a_surrounding_job_is_there() -> None:
-    """What a test sees does not depend on where it runs."""
     assert not [name for name in os.environ if name.startswith(("SLURM_", "MNRUN_", "OMPI_", "PMI"))]
 
 
 def test_the_shell_helper_is_bare(sh: Shell, tmp_path: Path) -> None:
-    """`sh` starts in tmp_path, with no variable of ours."""
     assert sh('pwd; printf %s "${PYTHONPATH-none} $1"', "a b").decode() == f"{tmp_path}\nnone a b"
-
-
-def test_a_changed_text_shows_its_lines_and_how_to_accept_it() -> None:
-    """What a developer reads when a golden text changed."""
-    file = texts.GOLDEN / "story/plan.txt"
-    assert texts.changes(file, "a\nb\nc\n", "a\nB\nc\n") == (
-        "tests/unit/golden/story/plan.txt is not what it says now:\n--- expected\n+++ now\n-b\n+B\n"
-        "If that is how it should be, accept it with\n    pytest tests/unit --accept\n"
-        "and read `git diff` before you commit it."
-    )
 
 
 @pytest.mark.parametrize("start", ["mpirun -n 2 ./app", "exec mpirun -n 2 ./app", "env mpirun -n 2 ./app"])
 def test_a_program_of_the_machine_would_be_noticed(sh: Shell, decoys: Decoys, start: str) -> None:
-    """It says so, fails, and leaves a mark, whoever started it."""
     sh(start, code=CODE)
     with pytest.raises(pytest.fail.Exception, match=r"mpirun -n 2 ./app. Put a stand-in in PATH"):
         decoys.refuse()
@@ -104,6 +89,5 @@ def test_a_program_of_the_machine_would_be_noticed(sh: Shell, decoys: Decoys, st
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_machine_with_all_programs_and_one_without(sh: Shell, decoys: Decoys, name: str) -> None:
-    """The one is in front of every PATH here, and the other is for tests of what is missing."""
     assert sh(f"command -v {name}").decode().startswith(os.environ["PATH"].partition(":")[0])
     sh(f"command -v {name}", environ={"PATH": decoys.without}, code=127)

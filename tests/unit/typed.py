@@ -5,22 +5,22 @@ from __future__ import annotations
 import errno
 import io
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.cli import main
-from mnrun.jobs.job_dir import Records
-from mnrun.model import Allocation, Outcome, Plan, Site
+from mnrun.model import Outcome, Plan
 from mnrun.running import execute, probe
-from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm import scheduler as slurm
 from mnrun.schedulers.slurm.queue import UserQueue
 from mnrun.system.screen import Screen
 
 from .samples import SITE, held
+from .texts import Says
 
 
 @dataclass
@@ -32,26 +32,16 @@ class Answer:
 
 @dataclass
 class Launched:
-    """What `execute` was given, and what it answers."""
+    """The launches, and their outcome."""
 
     plans: list[Plan] = field(default_factory=list)
     screens: list[Screen] = field(default_factory=list)
     code: int = 0
     failure: BaseException | None = None
 
-    def __call__(
-        self,
-        plan: Plan,
-        allocation: Allocation,
-        site: Site,
-        environ: Mapping[str, str],
-        records: Records,
-        screen: Screen,
-        starter: object = None,
-        forwarded: object = (),
-    ) -> Outcome:
-        self.plans.append(plan)
-        self.screens.append(screen)
+    def __call__(self, launch: execute.Launch) -> Outcome:
+        self.plans.append(launch.plan)
+        self.screens.append(launch.screen)
         if self.failure is not None:
             raise self.failure
         return Outcome(self.code)
@@ -107,13 +97,21 @@ def job(mocker: MockerFixture, monkeypatch: pytest.MonkeyPatch) -> Launched:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     mocker.patch.object(slurm, "current", return_value=(held("node01", "node02", "node03", "node04"), SITE))
     launched = Launched()
-    mocker.patch.object(execute, "execute", launched)
+    mocker.patch.object(execute.Launch, "run", autospec=True, side_effect=launched)
     return launched
 
 
-def complaint(answer: Answer) -> str:
-    """The one line that was said, with code 2 and nothing on standard output."""
-    assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("mnrun: ")
-    assert answer.err.count("\n") == 1, answer.err
-    return answer.err[len("mnrun: ") : -1]
+class Complaint(Protocol):
+    """`complaint(ANSWER)` expects this code and nothing on standard output. The message is in messages.md."""
+
+    def __call__(self, answer: Answer, code: int = ...) -> None: ...
+
+
+@pytest.fixture
+def complaint(says: Says) -> Complaint:
+    def expect(answer: Answer, code: int = 2) -> None:
+        assert (answer.code, answer.out) == (code, "")
+        assert answer.err.startswith("mnrun: ")
+        says(f"exit {code}: {answer.err[len('mnrun: ') :]}")
+
+    return expect

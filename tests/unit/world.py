@@ -1,8 +1,4 @@
-"""What a unit test must not touch, and the guard that sees to it.
-
-Python tells an audit hook of every process, socket and file before it begins. While a
-unit test runs, ours ends the test there, whatever the code under test would have caught.
-"""
+"""An audit hook of Python that ends a unit test before it starts a process, opens a socket or changes a file."""
 
 from __future__ import annotations
 
@@ -53,7 +49,7 @@ class World:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """A helper's own doing, which the test that calls it names."""
+        """Yield a helper's own doing, which the test that calls it names."""
         self._open_doors += 1
         try:
             yield
@@ -92,5 +88,5 @@ class World:
 
 
 def rooms(factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds every test's tmp_path."""
+    """Return the folder that holds every test's tmp_path."""
     return factory.getbasetemp()

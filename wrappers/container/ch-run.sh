@@ -20,8 +20,10 @@ else
   mnrun_flags+=("--mount=$mnrun_here/image")
 fi
 mnrun_file=$mnrun_here/ch.environment.$$ # other ranks read theirs meanwhile
-if [[ -f $mnrun_tree ]] && command -v unsquashfs >/dev/null && unsquashfs -cat "$mnrun_tree" ch/environment >"$mnrun_file" 2>/dev/null; then
+if [[ -f $mnrun_tree ]] && command -v unsquashfs >/dev/null &&
+  unsquashfs -cat "$mnrun_tree" ch/environment >"$mnrun_file" 2>/dev/null; then
   mnrun_flags+=("--set-env=$mnrun_file")
 fi
 # The host's PATH is wrong for the image. ch-run mounts TMPDIR as /tmp, and sets HOME to /root.
-set -- env -u TMPDIR PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$mnrun_program" "${mnrun_flags[@]}" "$@"
+set -- env -u TMPDIR PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+  "$mnrun_program" "${mnrun_flags[@]}" "$@"

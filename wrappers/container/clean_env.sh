@@ -1,10 +1,9 @@
 #!/bin/bash
 # shellcheck disable=SC1090,SC2154  # adverbs, and names of into.sh
 # into.sh runs this on the node with CONTEXT PLACE [ADVERB…] WORDS…. WORDS start a container runtime.
-# It removes the variables that leak from the host and its scheduler in this CONTEXT (launcher/mnrun/environment.py has
-# the rules). It adds the job's mark, and sets TMPDIR to PLACE in `box`, which containers see. Then it becomes WORDS.
-# An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@". This shell sources it, which costs no
-# process.
+# It removes the variables that leak in this CONTEXT (launcher/mnrun/environment.py), adds the job's mark, and sets
+# TMPDIR to PLACE in `box`. Then it becomes WORDS.
+# An ADVERB, `./NAME.sh`, changes the variables, or WORDS, which are its "$@".
 # A runtime starts where the user started mnrun, so that relative paths in its options and variables mean what they mean
 # there. Without a container, WORDS start in the job's directory, and rank.sh returns to the directory of its starter.
 mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for WORDS
@@ -24,7 +23,7 @@ if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by t
   echo "$$ $PPID" >holder
   source ./sweep.sh
   source ./leftovers.sh
-  unname "$PPID" # a power failure of the node may have left one
+  remove_instance_files "$PPID" # a power failure of the node may have left one
   ghosts >/dev/null
   if [[ -e /dev/shm/sharens_instance_$PPID || -L /dev/shm/sharens_instance_$PPID ]]; then
     # Another user has made the name. Without it, the ranks join by nsenter.
@@ -36,15 +35,12 @@ if [[ $mnrun_place == */hold ]]; then # Apptainer names the shared instance by t
   fi
 fi
 
-# A killed srun leaves a directory of PMIx in this step's place.
-if [[ $mnrun_context == srun* && ${SLURM_STEP_ID-} =~ ^[0-9]+$ ]]; then echo "$SLURM_STEP_ID" >pmix; fi
-
-# Slurm may give the job a /tmp of its own (engines.sh, own_tmp). There the ranks do not find the shared memory of
-# srun's PMIx.
-if [[ $mnrun_context == srun* && ${SLURM_JOB_ID-} =~ ^[0-9]+$ && -z ${PMIX_MCA_gds-} ]]; then
-  IFS= read -rd '' mnrun_mounts </proc/self/mountinfo || true # the file has no NUL
-  [[ ! $mnrun_mounts =~ /$SLURM_JOB_ID/\.$SLURM_JOB_ID(/_tmp)?' /tmp ' ]] || export PMIX_MCA_gds=hash
-fi
+# Of a rank that the scheduler starts, the scheduler's package has more to say. It may set mnrun_shared, the directories
+# that the step shares with the rank, and write step.places, which names what a killed step leaves behind.
+# shellcheck disable=SC2034
+mnrun_shared=()
+# shellcheck source=/dev/null
+[[ $mnrun_place != */tmp || ! -e step.sh ]] || source ./step.sh
 
 at_least() { # NAME LETTER NUMBER UNIT NOW: Raise the soft limit to NUMBER UNITs, from NOW
   # The hard limit bounds it. A limit of --ulimit stays.

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154  # job.sh's and into.sh's
 # clean_env.sh sources this adverb for the words `docker|podman run WORDS…`. It adds the settings that only this node or
-# this process knows. These are user and groups, limits, devices and GPUs, and the variables of the job or of this rank.
+# this process knows.
 source ./engines.sh
 source ./mps.sh
 shift 2
@@ -11,13 +11,11 @@ while read -r mnrun_name; do
   if passed "$mnrun_name"; then mnrun_flags+=(-e "$mnrun_name"); fi
 done < <(compgen -e)
 
-if [[ -n ${PMIX_SERVER_TMPDIR-} && -n ${SLURM_STEP_ID-} ]]; then
-  # srun's PMIx shares memory with the ranks in these directories.
-  for mnrun_dir in "$PMIX_SERVER_TMPDIR" "${PMIX_SYSTEM_TMPDIR:-/tmp}"/spmix_appdir_*"$SLURM_JOB_ID.$SLURM_STEP_ID"; do
-    # Another user may have made such a name.
-    [[ ! -d $mnrun_dir || ! -O $mnrun_dir || -L $mnrun_dir || $mnrun_dir == *[,:]* ]] || mnrun_flags+=(--mount "type=bind,source=$mnrun_dir,target=$mnrun_dir")
-  done
-fi
+for mnrun_dir in "${mnrun_shared[@]}"; do # the directories that the scheduler's step shares with its ranks
+  # Another user may have made such a name.
+  [[ ! -d $mnrun_dir || ! -O $mnrun_dir || -L $mnrun_dir || $mnrun_dir == *[,:]* ]] ||
+    mnrun_flags+=(--mount "type=bind,source=$mnrun_dir,target=$mnrun_dir")
+done
 [[ ! -t 0 ]] || mnrun_flags+=(--tty)
 [[ ! -d $mnrun_infiniband ]] || mnrun_flags+=("--device=$mnrun_infiniband")
 if [[ -d $mnrun_selinux && -z $mnrun_hardened ]]; then
@@ -68,7 +66,8 @@ in_cdi() { # GPU: Print the name of GPU in the node's CDI
   # Some writers of CDI do not know UUIDs. There the name is the minor number of the device.
   local number=''
   grep -qrsE "name\"?: *[\"']?$1\b" "${mnrun_cdi[@]}" ||
-    number=$(nvidia-smi -q 2>/dev/null | awk -F ' *: *' -v "gpu=$1" '/GPU UUID/ { uuid = $2 } /Minor Number/ && uuid == gpu { print $2 }')
+    number=$(nvidia-smi -q 2>/dev/null |
+      awk -F ' *: *' -v "gpu=$1" '/GPU UUID/ { uuid = $2 } /Minor Number/ && uuid == gpu { print $2 }')
   echo "${number:-$1}"
 }
 
@@ -84,7 +83,8 @@ gpus() { # Give the GPUs to the container, in the way that this node supports
   all=$(IFS=, && echo "${list[*]}")
   mps
   if [[ ($all == *MIG-* || $mnrun_gpu_bind == closest || ${#mnrun_mps[@]} != 0) && $all =~ ^(GPU|MIG)- ]]; then
-    mnrun_flags+=(-e "CUDA_VISIBLE_DEVICES=$all") # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself
+    # MIG instances have no numbers, and the MPS daemon numbers GPUs by itself.
+    mnrun_flags+=(-e "CUDA_VISIBLE_DEVICES=$all")
   elif [[ -n ${CUDA_VISIBLE_DEVICES-} ]]; then # the container sees only these GPUs, numbered anew
     mnrun_flags+=(-e "CUDA_VISIBLE_DEVICES=$(seq -s, 0 $((${#list[@]} - 1)))")
   fi
@@ -121,4 +121,4 @@ else
   fi
 fi
 gpus
-set -- "${mnrun_boxes[@]}" run "${mnrun_flags[@]}" "$@"
+set -- "${mnrun_jobs_engine[@]}" run "${mnrun_flags[@]}" "$@"

@@ -1,9 +1,9 @@
 #!/bin/bash
-# await.sh starts `head.sh WORDS…` on the job's first node, outside the container. It runs WORDS, which are mpirun or
-# the master container.
+# await.sh starts `head.sh WORDS…` on the job's first node. WORDS are mpirun or the master container.
 # Standard input does not go through mpirun, because Open MPI 5.0.7 loses nearly all of an input of more than 4 kB.
 # Instead a pipe carries it to rank 0, which runs on this node.
-mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"}) # `set +o posix` unsets it, and it is for the program
+# `set +o posix` unsets this, and it is for the program.
+mnrun_posix=(${POSIXLY_CORRECT+env "POSIXLY_CORRECT=$POSIXLY_CORRECT"})
 set -euo pipefail +o posix
 mnrun_here=$PWD # await.sh has entered this directory
 source ./job.sh
@@ -15,7 +15,8 @@ if [[ $mnrun_stdin == rank ]]; then
   exec </dev/null
 fi
 # shellcheck disable=SC2016  # its own words
-mnrun_own=("${mnrun_posix[@]}" sh -c '. ./pid.sh && mnrun_self && echo "$mnrun_process" >pid.head && exec "$@"' sh "$@") # the guard forwards signals to this program
+# The guard forwards signals to this program.
+mnrun_own=("${mnrun_posix[@]}" sh -c '. ./pid.sh && mnrun_self && echo "$mnrun_process" >pid.head && exec "$@"' sh "$@")
 if [[ -n $mnrun_connect && $mnrun_shell == terminal ]]; then exec "${mnrun_own[@]}"; fi
 source ./memory.sh
 source ./detach.sh

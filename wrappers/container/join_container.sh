@@ -1,14 +1,15 @@
 # shellcheck shell=bash disable=SC2154  # job.sh's and clean_env.sh's
-# clean_env.sh sources this adverb for a rank of a container that the node's ranks share. It waits for the container, and
-# changes the words of ch-run or Apptainer so that they join it.
+# clean_env.sh sources this adverb for a rank of a container that the node's ranks share. It waits for the container,
+# and changes the words of ch-run or Apptainer so that they join it.
 # Apptainer takes as much CPU time to join a container as to start one. The owner of a user namespace may enter it, with
 # all that belongs to it (user_namespaces(7)), and nsenter does so at hardly any cost.
 
 changes() { # PID: Set mnrun_changes to shell lines for Apptainer's changes to the environment of the container's PID
   # hold.env is the environment in which Apptainer began. These lines change that of a rank in the same way.
-  # `own` has the names to leave alone: those that a shell sets (PWD … _), and those of Apptainer that differ because this
-  # rank joins (BIND, SHARENS_MASTER).
-  local pair name own='^(PWD|OLDPWD|SHLVL|_|E?UID|PPID|SHELLOPTS|BASHOPTS|BASH_VERSINFO|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
+  # `own` has the names to leave alone: those that a shell sets (PWD … _), and those of Apptainer that differ because
+  # this rank joins (BIND, SHARENS_MASTER).
+  local pair name own='^(PWD|OLDPWD|SHLVL|_|E?UID|PPID|SHELLOPTS|BASHOPTS|BASH_VERSINFO'
+  own+='|(APPTAINER|SINGULARITY)_(BIND|SHARENS_MASTER))$'
   local -A before=()
   local LC_ALL=C
   mnrun_changes=''
@@ -28,10 +29,12 @@ by_nsenter() { # WORDS: Set mnrun_words to words that enter the container of App
   shift 3 # apptainer -q exec
   [[ $1 != --no-home ]] || shift
   [[ $1 == --pwd && $3 == instance://* ]] && hash nsenter setpriv 2>/dev/null || return 1
-  read -r pid start <held && outer "$pid" "$start" && apart "$pid" && [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return 1
+  read -r pid start <held && outer "$pid" "$start" && other_namespaces "$pid" &&
+    [[ " ${mnrun_flags[*]} " == *' -U '* ]] || return 1
   changes "$pid" && ((${#mnrun_changes} < 131000)) || return 1 # execve(2), MAX_ARG_STRLEN
   export mnrun_from=$2 mnrun_changes # into.sh and rank.sh read these
-  mnrun_words=(setpriv --no-new-privs nsenter --preserve-credentials -t "$pid" "${mnrun_flags[@]}" -- /bin/sh "${@:5}") # the fourth word is sh
+  # The fourth word is sh.
+  mnrun_words=(setpriv --no-new-privs nsenter --preserve-credentials -t "$pid" "${mnrun_flags[@]}" -- /bin/sh "${@:5}")
 }
 
 until [[ -s held ]]; do sleep 0.02; done # the guard ends this process where the container cannot come

@@ -34,7 +34,8 @@ stack() { # RANK PID: Print the stack of a program, by a debugger of its contain
       *python*) if command -v py-spy >/dev/null && py-spy dump --pid "$1" 2>/dev/null; then exit 0; fi ;;
     esac
     command -v gdb >/dev/null &&
-      gdb -nx -p "$1" -batch -ex "set print frame-arguments none" -ex "thread apply all bt" 2>/dev/null | grep -E "^(#[0-9]|Thread )"'
+      gdb -nx -p "$1" -batch -ex "set print frame-arguments none" -ex "thread apply all bt" 2>/dev/null |
+        grep -E "^(#[0-9]|Thread )"'
   words=(bash --norc -p -c "$mnrun_into" "$mnrun_here" enter.sh "$1" sh -c "$tool" sh "$inside")
   { timeout -k 1 20 "${words[@]}" || timeout -k 1 20 sh -c "$tool" sh "$2" || true; } 2>/dev/null </dev/null |
     while IFS= read -r line; do [[ -z $line ]] || say stack "$mnrun_node" "$1" "$2" "${line:0:300}"; done

@@ -1,34 +1,9 @@
 #!/bin/bash
-# The guard runs on each node, outside the container, as `guard.sh [CONTAINER WORDS…]`. boot.sh becomes it.
-# CONTAINER WORDS start a container. In inside-out mode it is the node's own. In outside-in mode the node's ranks may
-# share one, and WORDS start that.
-#
-# Its standard input is the lease, a pipe that the launcher holds open. It carries these lines:
-#     file NAME SIZE      Write this file into the job's node directory. SIZE bytes follow the line. A long text comes in
-#                         pieces, and the lines of all but the last one are `file+ NAME SIZE`.
-#     go                  Every node is ready: let the master start.
-#     there               All ranks have started: let their programs begin.
-#     signal NAME         Send this signal to the ranks on this node. Where the user's script or prompt is the program,
-#                         send it to that.
-#     end                 End the program, through its mpirun where there is one.
-#     log                 Report the container's output so far, and the process that the node waits for.
-#     over                The lease ends. Under pdsh the lease is a FIFO on the node, which has no end of file.
-#     alive               The launcher lives. Where mnrun_silence is set, a lease that is silent for so many
-#                         seconds has ended.
-#     words - SIZE        SIZE bytes follow, which are for the commands in the node's container (pipe_demux.sh).
-#     ask NODE …          The line is for a command in the node's container (pipe_frames.sh).
-#     answer NODE …       The line is for the process here that asked.
-# Containers see the directory `box` alone, and may change everything in it. The guard opens its pipes and files there
-# before a container starts, and then neither runs, reads nor writes a file of `box`. Containers reach the guard by the
-# pipe `box/up` alone, and `admit` has the list of their words.
+# The guard runs on each node, outside the container, as `guard.sh [WORDS…]`. boot.sh becomes it. WORDS start the node's
+# container. Standard input is the lease (docs/internals/lease-and-guard.md), and PROTOCOL.toml has the words.
+# Containers may change everything in `box`. So the guard opens its pipes and files there before a container starts, and
+# then neither runs, reads nor writes a file of `box`.
 # When the lease ends, the guard ends all processes of the job on this node and removes the node directory.
-# A TERM from the scheduler may be a warning (sbatch --signal, preemption). The guard tells the launcher, and the
-# launcher can ask the scheduler. The launcher ends the lease if the job is over.
-# Every signal from the scheduler is also meant for the program.
-# Standard output carries lines `WORD NODE …`, with these words:
-#     fact ready fail gone log waits rank ended warned alone memory used topology alive lost bye
-# It also carries ask and answer for other nodes. The guard says alive only where mnrun_beat gives the interval,
-# because an ssh connection may break unnoticed.
 set -euo pipefail +o posix
 trap : USR1 USR2 # for the program, which does not run yet
 # A variable that outlives a function begins with mnrun_, here and in all wrappers around a program. bash exports every
@@ -43,27 +18,33 @@ source ./memory.sh
 source ./users.sh
 source ./shims.sh
 source ./detach.sh
+source ./signals.sh
+[[ -z $mnrun_serves ]] || source ./attend.sh
 memory_before
 host_name
 mnrun_host=$REPLY
-mnrun_node=${MNRUN_NODE:-${SLURMD_NODENAME:-$mnrun_host}}
+read -r _ mnrun_node _ <own # as boot.sh has learned it
+export -n mnrun_address mnrun_peer mnrun_step
 mnrun_index=,$mnrun_nodes, mnrun_index=${mnrun_index%%",$mnrun_node,"*}
 mnrun_index=${mnrun_index//[!,]/} mnrun_index=${#mnrun_index} # the place of this node among the job's, from 0 on
 mnrun_first='' # whether the head runs on this node
 [[ $mnrun_node != "${mnrun_nodes%%,*}" ]] || mnrun_first=1
 [[ -n $mnrun_first ]] || mnrun_joined='' # whether the head's container is the one of this node
+mnrun_awaited=$mnrun_first # whether the head waits here for go, or ranks that the scheduler starts
+[[ $mnrun_starter != scheduler ]] || mnrun_awaited=1
 
-# The guard and the processes of the job outside of containers write to the pipe `up`, and those in containers to
-# `box/up`. Each line is shorter than PIPE_BUF, so the kernel never mixes two writes (pipe(7)). The guard holds the pipes
-# open for reading and writing. So no process blocks when it opens one (fifo(7)).
+# Each line in a pipe is shorter than PIPE_BUF, so the kernel never mixes two writes (pipe(7)). The guard holds the
+# pipes open for reading and writing. So no process blocks when it opens one (fifo(7)).
 mnrun_at=${mnrun_inside:+box} mnrun_at=${mnrun_at:-.} # mpirun and its daemons run in containers, or on the node
 # An image may lack mkfifo. So the guard makes the pipes of the wrappers in the container, too.
-mkfifo up idle box/up box/there "$mnrun_at/across" "box/ended.$mnrun_index" ${mnrun_first:+stdin "$mnrun_at/go" box/ended} \
+mkfifo up idle box/up box/there "$mnrun_at/across" "box/ended.$mnrun_index" \
+  ${mnrun_first:+stdin box/ended} ${mnrun_awaited:+"$mnrun_at/go"} \
   ${mnrun_joined:+box/asks} ${mnrun_overhear:+box/said}
-[[ -z $mnrun_first || $mnrun_stdin != rank ]] || ln stdin box/stdin # the head opens it by the name that no container can change
+# The head opens it by the name that no container can change.
+[[ -z $mnrun_first || $mnrun_stdin != rank ]] || ln stdin box/stdin
 exec {mnrun_up}<>up {mnrun_mouth}<>box/up {mnrun_there}<>box/there {mnrun_across}<>"$mnrun_at/across"
 declare -A mnrun_later=() # files that come before `go`
-for mnrun_name in fabric.env master ${mnrun_inside:+nodes ssh_config}; do
+for mnrun_name in fabric.env master ${mnrun_inside:+nodes ssh_config} ${mnrun_serves:+service}; do
   exec {mnrun_file}>"box/$mnrun_name"
   mnrun_later[box/$mnrun_name]=$mnrun_file
 done
@@ -87,8 +68,6 @@ identity() { # Set REPLY to the fact that identifies the image file: its size, a
     REPLY=image=$(stat -L -c %s -- "$mnrun_image").${word// /_}
   fi
 }
-
-deaf() { trap '' HUP INT TERM USR1 USR2; } # Slurm sends a step's signal to every process of the step
 
 network() { # Report the facts of the node's networks to the launcher
   # Each line holds as many facts as srun keeps whole, with tabs between them (pipe_frames.sh).
@@ -133,8 +112,7 @@ admit() { # Hand on the words that containers may say, and no others
 }
 
 forward() { # Forward each line of the pipe to the launcher, with the node's name
-  local word rest facts line part='' crossing='' gone='' command
-  # Commands that have data for another node write it to `across` (pipe_frames.sh).
+  local word rest facts line part='' crossing='' gone='' command file lines
   command="^(ask|answer) ${mnrun_node//./\\.} [^ ]+ [0-9]+\\.[0-9]+ ((in|out|err)\\+? [0-9]+ [A-Za-z0-9+/=]*|(eof|code) [0-9a-z ]+)$"
   [[ -z $mnrun_beat ]] || trap '' PIPE
   # The container starts meanwhile.
@@ -142,17 +120,22 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   address "$mnrun_host"
   facts="host=$mnrun_host address=$REPLY"
   user_name
-  facts+=" step=${SLURM_STEP_ID:-} user=${REPLY// /:}"
-  if [[ -n $mnrun_first ]]; then # for the ranks' MASTER_PORT
-    read -r REPLY < <(source ./ports.sh; ports 1) || :
-    facts+=${REPLY:+ master=$REPLY}
+  facts+=" step=$mnrun_step user=${REPLY// /:}"
+  if [[ -n $mnrun_first ]]; then # for the ranks' MASTER_PORT, and a service
+    source ./ports.sh
+    for file in /proc/net/tcp{,6}; do # ` N: ADDRESS:PORT …`
+      mapfile -t lines <"$file" && lines=("${lines[@]#*: *:}") && part+=" ${lines[*]%% *}"
+    done 2>/dev/null || :
+    ports $((1 + ${mnrun_serves:-0})) "$part "
+    word=${mnrun_free%% *} rest=${mnrun_free#* } rest=${rest%% *}
+    facts+=${word:+ master=$word}${rest:+ service=$rest}
   fi
   if [[ $mnrun_nodes == *,* ]]; then # the launcher compares the images of its nodes
     identity
     facts+=${REPLY:+ $REPLY}
   fi
-  line=''
-  until [[ ${word-} == bye ]]; do
+  word='' part=''
+  until [[ $word == bye ]]; do
     # A read that times out within a line, as on a busy machine, has stored the first part of the line.
     if IFS= read -r ${mnrun_beat:+-t "$mnrun_beat"} line <&"$mnrun_up"; then
       line=$part$line part=''
@@ -176,7 +159,7 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
       gone) rm -f pid.serve && gone=1 ;;
       ready) rest="$facts $rest" ;;
     esac
-    [[ $word != ended || $rest != *' 137'* ]] || memory_note # note it before Slurm removes the step's control group
+    [[ $word != ended || $rest != *' 137'* ]] || memory_note # note it before the step's control group is gone
     if ! printf '%s %s %s\n' "$word" "$mnrun_node" "$rest" 2>/dev/null; then
       kill -HUP $$ # the launcher's end of the pipe is closed
       break
@@ -199,7 +182,13 @@ header() { # PATH N: Set REPLY to the first N bytes of a file, with a blank for 
 magic() { # PATH: Set REPLY to SIF_MAGIC or hsqs, which says the format of an image file, else to nothing
   # A SIF has its word after 32 bytes (sif's Header), and squashfs at the beginning.
   header "$1" 41
-  if [[ ${REPLY:32:9} == SIF_MAGIC ]]; then REPLY=SIF_MAGIC; elif [[ $REPLY == hsqs* ]]; then REPLY=hsqs; else REPLY=''; fi
+  if [[ ${REPLY:32:9} == SIF_MAGIC ]]; then
+    REPLY=SIF_MAGIC
+  elif [[ $REPLY == hsqs* ]]; then
+    REPLY=hsqs
+  else
+    REPLY=''
+  fi
 }
 
 is_image() { # PATH: test for a SIF, a squashfs or an unpacked tree
@@ -232,15 +221,19 @@ check() { # Check the node's requirements before anything starts
       *) [[ -e $what ]] || { say "fail the $kind $what is not there"; return 1; } ;;
     esac
   done <needs
-  [[ $mnrun_gpu_bind != closest ]] || bash -p ./gpu_numa.sh >box/near 2>/dev/null ||
-    { say "fail nvidia-smi shows no GPU on this node, and --gpu-bind closest needs it"; return 1; }
+  [[ $mnrun_starter != ray ]] || ! memory_group || ! memory_limit || echo "$REPLY" >box/limit
+  [[ $mnrun_gpu_bind != closest ]] || usable=$(bash -p ./gpu_numa.sh 2>&1 >box/near) || { say "fail $usable"; return 1; }
 }
 
 shared_memory() { # Make the job's directory in /dev/shm, with the same owner's file as the node directory
   local rest
   read -r _ rest <own
   if mkdir -m 700 "$mnrun_shm" 2>/dev/null && echo "$mnrun_shm $rest" 2>/dev/null >"$mnrun_shm/own"; then return 0; fi
-  say "fail cannot make $mnrun_shm on this node: $([[ -e $mnrun_shm || -L $mnrun_shm ]] && ! beside "$mnrun_shm" && echo another user has made it || echo /dev/shm is full, or not writable)"
+  if [[ -e $mnrun_shm || -L $mnrun_shm ]] && ! is_our_directory "$mnrun_shm"; then
+    say "fail cannot make $mnrun_shm on this node: another user has made it"
+  else
+    say "fail cannot make $mnrun_shm on this node: /dev/shm is full, or not writable"
+  fi
   return 1
 }
 
@@ -252,7 +245,10 @@ listen() { # Read one line of the lease. Return false at its end, and after too 
   until read -r ${mnrun_silence:+-t 5}; do
     (($? > 128)) || return 1
     part+=$REPLY
-    (((waited += 5) < mnrun_silence)) || { say "lost it heard nothing from mnrun for $waited s, as where mnrun is stopped"; return 1; }
+    (((waited += 5) < mnrun_silence)) || {
+      say "lost it heard nothing from mnrun for $waited s, as where mnrun is stopped"
+      return 1
+    }
   done
   line=$part$REPLY
   mnrun_word=${line%% *} line=${line#"${line%% *}"} line=${line# }
@@ -266,63 +262,26 @@ text() { # Set REPLY to the bytes that follow the present line of the lease. Ret
   ((mnrun_data == 0)) || read -rN "$mnrun_data" ${mnrun_beat:+-t "$mnrun_silence"}
 }
 
-serves() { # Test whether the container's first process lives
-  # The runtime around that process may take longer to end.
+serves() { # Test whether the container's first process lives. The runtime around it may take longer to end
   local pid start names
   read -r pid start names 2>/dev/null <pid.serve && outer "$pid" "$start" "$names"
 }
 
-kill_each() { # SIGNAL FILE…: Signal all processes that these files name, at the same time
-  local file pid start names pids=()
-  for file in "${@:2}"; do
-    read -r pid start names <"$file" || continue
-    if outer "$pid" "$start" "$names"; then pids+=("$REPLY"); fi
-  done
-  ((${#pids[@]} == 0)) || kill -s "$1" "${pids[@]}" 2>/dev/null || true
-}
-
-pass_on() { # SIGNAL: Forward it to the program
-  local ranks=(pid.[0-9]*)
-  if [[ -e ${ranks[0]} ]]; then
-    kill_each "$1" "${ranks[@]}"
-  elif [[ -e pid.head ]]; then
-    kill_each "$1" pid.head
-  fi
-}
-
-begin() { # Let the programs of this node's ranks begin
-  # Each rank takes one line (rank.sh). There are more lines than a node has ranks, and any pipe holds them (pipe(7)).
+begin() { # PIPE: Let this node's ranks go on, which wait for a line of PIPE
+  # Each takes one line (await.sh, rank.sh). There are more lines than a node has ranks, and any pipe holds them (pipe(7)).
   printf -v REPLY '%4000s' ''
-  echo "${REPLY// /$'\n'}" >&"$mnrun_there"
+  echo "${REPLY// /$'\n'}" >&"$1"
 }
 
 end() { # End the program, through its mpirun where there is one
-  if [[ -e pid.head && -n $mnrun_by_mpi && ! -e box/without_mpi ]]; then kill_each TERM pid.head; else pass_on TERM; fi
+  if [[ -e pid.head && -n $mnrun_by_mpi && ! -e box/without_mpi ]]; then
+    kill_each TERM pid.head
+  else
+    pass_on TERM
+  fi
 }
 
-warned() { # Handle a TERM: warn the program, and tell the launcher
-  # The launcher finds out whether the job is over.
-  say warned
-  # A live launcher soon answers. KillWait in slurm.conf, the time from TERM to KILL, is 30 s by default.
-  [[ -z $mnrun_silence || -n $mnrun_beat ]] || mnrun_silence=15
-  sent TERM
-}
-
-declare -A mnrun_heard=()
-sent() { # SIGNAL: Forward a signal that the scheduler sent to this step
-  # Ranks or an mpirun that are steps themselves have received the signal already.
-  # A TERM comes twice where the launcher runs in a step, because the launcher's srun forwards it too.
-  ((SECONDS > ${mnrun_heard[$1]:--9} + 2)) || return 0
-  mnrun_heard[$1]=$SECONDS
-  [[ -n ${mnrun_went-} && -n $mnrun_connect && $mnrun_shell != terminal ]] || return 0
-  # In a trap, bash 5.2 would give the reads of pass_on the time limit of the interrupted read. So a subshell runs it.
-  # The same signal may reach that subshell before `deaf`, and end it. So it is tried again.
-  for _ in {1..9}; do
-    if (deaf; pass_on "$1" || true); then break; fi
-  done
-}
-
-box() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
+contain() { # WORDS: Run a container. Its standard input is a pipe from the guard, so it ends with the guard
   deaf
   exec {mnrun_life}>&-
   unshared
@@ -356,21 +315,13 @@ ranks_here() { # Print the numbers of this node's ranks, separated by commas
   [[ ${ranks[0]} == '[0-9]*' ]] || (IFS=, && echo "${ranks[*]}")
 }
 
-topology() { # Report the topology of GPUs and network, for the job's records
-  # nvidia-smi may take long, so the job goes on meanwhile.
-  local line
-  deaf
-  MNRUN_JOB_ID=$mnrun_id timeout 60 nvidia-smi topo -m 2>/dev/null </dev/null | sed $'s/\e\\[[0-9;]*m//g' |
-    while IFS= read -r line; do say "topology :${line:0:500}"; done
-}
-
 enclosed() { # Test whether all other processes of the job on this node run in a container with pids of its own
-  # The kernel ends them with the first one (pid_namespaces(7)). So the first one must be below a session of the job's, and
-  # have another pid on the node. The head, and a question to nvidia-smi, run outside of the container.
+  # The kernel ends them with the first one (pid_namespaces(7)). So the first one must be below a session of the job's,
+  # and have another pid on the node. The head, a question to nvidia-smi and samples run outside of the container.
   # Singularity leaves squashfuse outside, too, in no session of the job's.
   local pid start
-  [[ -z $mnrun_first && -z ${mnrun_asking-} && -n $mnrun_inside && $mnrun_runtime == apptainer ]] &&
-    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" && boxed "$pid" "$start"
+  [[ -z $mnrun_first && -z ${mnrun_asking-} && -z ${mnrun_removing-}$mnrun_watch && -n $mnrun_inside && $mnrun_runtime == apptainer ]] &&
+    { read -r pid start _ <pid.serve; } 2>/dev/null && ! lives "$pid" "$start" && in_container "$pid" "$start"
 }
 
 used() { # Report the networks between nodes that the ranks used
@@ -383,18 +334,36 @@ used() { # Report the networks between nodes that the ranks used
   for line in "${lines[@]}"; do say "used ${line//[[:cntrl:]]/}"; done
 }
 
-outlast() { # PID: Wait for the end of a box
-  # The box may have been about to start its container when the sweep saw none. So there are more sweeps.
-  # In a trap, bash leaves a child that has ended as a zombie (Z) until `wait`.
+watch() { # Report what the job uses, until the guard sweeps
+  deaf
+  exec <>idle >up
+  unshared
+  MNRUN_JOB_ID=$mnrun_id exec bash --norc -p ./sample.sh "$mnrun_watch" up
+}
+
+removed() { # Wait up to 3 s for the removal of remains, which the sweep would end
   local rests=0
-  while stat_of "$1" && [[ ${mnrun_stat[0]} != Z ]]; do
-    rest
+  while stat_of "$mnrun_removing" && [[ ${mnrun_stat[0]} != Z ]]; do # as in outlast
+    ((rests++ < 300)) || return 1
+    pause_10ms
+  done
+}
+
+outlast() { # PID: Wait for the end of a container's command, which may have been about to start it at the sweep
+  # In a trap, bash leaves a child that has ended as a zombie (Z) until `wait`. Where no file can be opened, the sweep
+  # and stat_of have seen nothing, so both look again.
+  local rests=0
+  while [[ -d /proc/$1 ]] && { ! stat_of "$1" || [[ ${mnrun_stat[0]} != Z ]]; }; do
+    pause_10ms
     ((++rests % 20)) || sweep_all
   done
   wait "$1"
 }
 
 finish() {
+  # A bash that could not fork ends with 254, and each command then waits for its last child (seen on 5.2). So the
+  # undertaker does the rest.
+  [[ $? != 254 ]] || kill -KILL "$$"
   trap '' TERM INT HUP
   set +e
   [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || say "gone 137" # the head's container ends with its program
@@ -402,18 +371,21 @@ finish() {
   if [[ -n ${mnrun_filter-} ]]; then # pipe_demux.sh
     kill -KILL "$mnrun_filter" 2>/dev/null
     wait "$mnrun_filter" # up to 5.0, bash knows only its last process substitution, and says 127 of others
-    (($? == 0 || $? > 126)) || say "fail cannot write to $mnrun_here on this node: ${mnrun_here%/*} is full, or not writable"
+    (($? == 0 || $? > 126)) ||
+      say "fail cannot write to $mnrun_here on this node: ${mnrun_here%/*} is full, or not writable"
   fi
   forget_keys # first, in case a later command fails
   dismiss
+  [[ -z ${mnrun_attending-} ]] || { kill -KILL "$mnrun_attending"; wait "$mnrun_attending"; } 2>/dev/null
   for file in box/alone.*; do [[ ! $file =~ ^box/alone\.[0-9]{1,9}$ ]] || say "alone ${file#*.}"; done
   if memory_used_up; then say "memory $REPLY $(ranks_here)"; fi
+  if [[ -n ${mnrun_removing-} ]] && removed; then mnrun_removing=''; fi
   if enclosed; then mnrun_enclosed=1; fi
   sweep_all
-  { kill -0 "$mnrun_admitting" && echo closed >&"$mnrun_mouth"; } 2>/dev/null
+  [[ ! -d /proc/$mnrun_admitting ]] || echo closed >&"$mnrun_mouth"
   wait "$mnrun_admitting"
   used
-  for pid in ${mnrun_box_PID-} ${mnrun_holder-}; do outlast "$pid"; done
+  for pid in ${mnrun_container_PID-} ${mnrun_holder-}; do outlast "$pid"; done
   say "bye $mnrun_left"
   wait "$mnrun_forwarder"
   wipe
@@ -421,14 +393,14 @@ finish() {
   echo 'done' >&"$mnrun_life"
 }
 
-# The guard may be killed too. The helper of a killed srun kills the tasks of that srun. boot.sh has started an
-# undertaker that notices. After this word the undertaker ends the whole job with the files of the kit.
+# The helper of a killed srun kills the tasks of that srun, and so this guard. After this word, the undertaker of boot.sh
+# then ends the whole job with the files of the kit.
 export -n mnrun_life
 deaf # also the forwarder, whose own traps would come too late
 trap '' PIPE
 if ! { echo kit >&"$mnrun_life"; } 2>/dev/null; then # the undertaker could not start
   echo "fail $mnrun_node setsid of this node has no --fork: mnrun needs util-linux 2.32 or newer on the nodes"
-  cd / && rm -rf -- "$mnrun_here" "$mnrun_here.lease"
+  cd / && rm -rf -- "$mnrun_here"
   exit 1
 fi
 trap - PIPE
@@ -444,11 +416,16 @@ admit {mnrun_life}>&- &
 mnrun_admitting=$!
 trap finish EXIT
 trap 'exit 143' INT HUP
-trap warned TERM
-if [[ ! -e $mnrun_at/in_step ]]; then # a launcher that is a task of a step receives these signals too, and passes them on
+trap 'warned TERM' TERM
+# A launcher that is a task of a step receives these signals too, and passes them on.
+if [[ ! -e $mnrun_at/in_step ]]; then
   trap 'sent USR1' USR1
   trap 'sent USR2' USR2
 fi
+for mnrun_name in $mnrun_warnings; do
+  # shellcheck disable=SC2064  # the name of this round
+  trap "warned $mnrun_name" "$mnrun_name"
+done
 trap : CONT
 
 session
@@ -462,41 +439,42 @@ if shared_memory; then
 fi
 [[ -z $mnrun_split ]] || (umask "$mnrun_umask" && mkdir -p "$mnrun_split") || say "fail cannot make $mnrun_split"
 if [[ -z $mnrun_fit ]] || ! check; then
-  # The launcher ends the lease. It may wait for the other nodes to report their failures.
-  while listen && [[ $mnrun_word != over ]]; do :; done
+  # The launcher may wait for the other nodes to report their failures.
+  while listen; do :; done
   exit
 fi
 for mnrun_place in /tmp/mnrun.* /dev/shm/mnrun.*; do
   [[ -O $mnrun_place && $mnrun_place != "$mnrun_here" && $mnrun_place != "$mnrun_shm" ]] || continue
   (exec {mnrun_life}>&- && remains) </dev/null >/dev/null 2>&1 &
+  mnrun_removing=$!
   break
 done
 
-if [[ -z $mnrun_no_gpu ]] && command -v nvidia-smi >/dev/null; then
-  topology {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
+if [[ -z $mnrun_no_gpu && -e gpu_users.sh ]]; then
+  (exec {mnrun_life}>&- && source ./gpu_users.sh) </dev/null >/dev/null 2>&1 &
   mnrun_asking=$!
 fi
 [[ -z $mnrun_joined ]] || exec {mnrun_asks}<>box/asks
-if [[ -n $mnrun_first ]]; then
+if [[ -n $mnrun_awaited ]]; then
   exec {mnrun_go}<>"$mnrun_at/go"
-  : >open # the head waits for this file, and makes `gate`
+  : >open # the head and the ranks wait for this file (await.sh)
 else
   exec {mnrun_go}>/dev/null
 fi
 
 if [[ -n $mnrun_connect && -z $mnrun_inside ]]; then
-  # The job's own sshd lets the host's mpirun into this node, beside the container.
   if (($#)); then
-    exec {mnrun_hold}> >(box "$@")
+    exec {mnrun_hold}> >(contain "$@")
     mnrun_holder=$!
   fi
-  set -- bash --norc -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve sh -c "$mnrun_into" "$mnrun_here" worker.sh
+  set -- bash --norc -p -c "$mnrun_into" "$mnrun_here" clean_env.sh inside-bare serve \
+    sh -c "$mnrun_into" "$mnrun_here" worker.sh
 fi
 if [[ -n $mnrun_joined ]]; then
   : # head.sh starts the container of this node, in which wait_go.sh starts worker.sh
 elif (($#)); then
-  coproc mnrun_box { box "$@"; }
-  mnrun_asks=${mnrun_box[1]}
+  coproc mnrun_container { contain "$@"; }
+  mnrun_asks=${mnrun_container[1]}
 else
   say ready
 fi
@@ -514,20 +492,29 @@ while listen; do
       mnrun_part+=$REPLY
       if [[ $mnrun_word == file ]]; then
         mnrun_file=${mnrun_later[$mnrun_name]-} # the job reads it after `go`
-        if [[ -n $mnrun_file ]]; then printf %s "$mnrun_part" >&"$mnrun_file"; else printf %s "$mnrun_part" >"$mnrun_name"; fi
+        if [[ -n $mnrun_file ]]; then
+          printf %s "$mnrun_part" >&"$mnrun_file"
+        else
+          printf %s "$mnrun_part" >"$mnrun_name"
+        fi
         mnrun_part=''
       fi
       ;;
     go)
       mnrun_went=1
-      echo go >&"$mnrun_go"
+      if [[ $mnrun_starter == scheduler ]]; then begin "$mnrun_go"; else echo go >&"$mnrun_go"; fi
+      [[ -z $mnrun_watch ]] || { watch {mnrun_life}>&- 2>/dev/null & disown; } # bash would print its end
       [[ -n ${mnrun_filter-} || $mnrun_connect != pipe || $mnrun_nodes != *,* ]] || source ./pipe_demux.sh
-      [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve # the guard cannot watch a process that it cannot see
+      # The guard cannot watch a process that it cannot see.
+      [[ ! -e pid.serve || -n $mnrun_joined ]] || serves || rm -f pid.serve
+      if [[ -n $mnrun_serves && -n $mnrun_first ]]; then
+        attend {mnrun_life}>&- </dev/null >/dev/null 2>&1 &
+        mnrun_attending=$!
+      fi
       ;;
-    there) begin ;;
+    there) begin "$mnrun_there" ;;
     log) { last_words; waits; } >&"$mnrun_up" ;;
     signal) pass_on "$mnrun_name" ;;
     end) end ;;
-    over) break ;;
   esac
 done

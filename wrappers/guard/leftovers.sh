@@ -3,6 +3,7 @@
 # Slurm kills a guard together with its undertaker in a step that is out of memory, or is cancelled with KILL.
 # The user's next launch removes such remains, and so does `mnrun clean --nodes`.
 # A job whose guard or undertaker lives is left alone, and so is a directory that --keep has kept.
+# In a dry run, mnrun_dry is set, and nothing is removed.
 
 is_left() { # DIRECTORY: Enter it, and test whether it belongs to a job that has ended
   local name node pid start
@@ -21,8 +22,10 @@ remains() { # Remove the remains of ended jobs, and print each directory
     [[ $place == /tmp/* || ! -O /tmp/${place##*/} ]] || continue # it goes or stays with its directory in /tmp
     ( # the subshell enters the directory
       is_left "$place" || exit 0
-      [[ ! -e stop.sh ]] || bash --norc -p -c "$mnrun_into" "$place" stop.sh
-      [[ ! -O . || ! . -ef $place ]] || rm -rf --one-file-system -- "$place"
+      if [[ -z ${mnrun_dry-} ]]; then
+        [[ ! -e stop.sh ]] || bash --norc -p -c "$mnrun_into" "$place" stop.sh
+        [[ ! -O . || ! . -ef $place ]] || rm -rf --one-file-system -- "$place"
+      fi
       echo "$place"
     ) </dev/null 2>/dev/null || true
   done
@@ -37,6 +40,6 @@ ghosts() { # Remove Apptainer's records of shared containers that ended with the
   for record in "$REPLY"/sharens_instance_*; do
     [[ ${record##*_} =~ ^[0-9]+$ && ! -e /proc/${record##*_} ]] || continue
     began=$(stat -c %Y "$record") && read -r up _ </proc/uptime && printf -v now '%(%s)T' -1 || continue
-    ((began < now - ${up%.*})) && rm -rf -- "$record" && echo "$record"
+    ((began < now - ${up%.*})) && { [[ -n ${mnrun_dry-} ]] || rm -rf -- "$record"; } && echo "$record"
   done 2>/dev/null || true
 }

@@ -2,11 +2,12 @@
 # The guard sources this file on the node, in the job's directory.
 
 shims() { # Make shims in steady/ for the programs by which a runtime keeps images mounted
-  # A shim runs the node's program with signals ignored. Slurm may send these to every process of a step, and one of
-  # them would end the mount. libfuse handles no signal that is ignored at its start (lib/fuse_signals.c).
+  # A shim runs the node's program with signals ignored. A scheduler may send these to every process of a job, and one
+  # of them would end the mount. libfuse handles no signal that is ignored at its start (lib/fuse_signals.c).
   # Without a scheduler nobody sends such signals.
   local name
-  [[ -n ${SLURM_JOB_ID-} ]] || return 0
+  jobs_around
+  [[ -n $REPLY ]] || return 0
   [[ $mnrun_runtime == apptainer || $mnrun_runtime == singularity ]] || return 0
   for name in squashfuse_ll squashfuse fuse-overlayfs fuse2fs gocryptfs; do
     hash "$name" 2>/dev/null || continue

@@ -1,7 +1,6 @@
 #!/bin/bash
 # boot.sh starts `undertaker.sh DIR` on the node, outside the step and in the job's directory. It stays there.
-# It does the guard's last work if the guard was killed. A pipe that only the guard writes tells it.
-# A guard that has done that work writes `done`, and the undertaker exits.
+# It does the guard's last work if a pipe that only the guard writes ends without `done`: the guard was killed.
 set -euo pipefail +o posix
 mnrun_here=$1
 source ./processes.sh

@@ -1,9 +1,11 @@
 # shellcheck shell=bash
 # The guard sources this file on the node, after names.sh.
 
-note_groups() { # Put the names of the groups into the caller's `names`, from lines of group(5)
+note_groups() { # Put the names of the user's groups into the caller's `names`, from lines of group(5)
   local group gid
-  while IFS=: read -r group _ gid _; do [[ -z $gid ]] || names[$gid]=${names[$gid]:-$group}; done
+  while ((${#names[@]} < ${#GROUPS[@]})) && IFS=: read -r group _ gid _; do
+    [[ " ${GROUPS[*]} " != *" $gid "* ]] || names[$gid]=${names[$gid]:-$group}
+  done
 }
 
 users() { # Write etc.passwd and etc.group for the containers of the job

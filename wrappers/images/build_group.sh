@@ -1,6 +1,6 @@
 #!/bin/bash
-# The launcher runs `build_group.sh DIRECTORY WORDS…` on this machine, as the leader of a process group. It runs WORDS in
-# DIRECTORY. If mnrun is killed, the kernel sends a TERM to this shell alone (prctl(2), PR_SET_PDEATHSIG).
+# The launcher runs `build_group.sh DIRECTORY WORDS…` on this machine, as the leader of a process group. It runs WORDS
+# in DIRECTORY. If mnrun is killed, the kernel sends a TERM to this shell alone (prctl(2), PR_SET_PDEATHSIG).
 set -u
 cd -- "$1" || exit 1
 shift

@@ -1,17 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Functions of pull_image.sh for a reference that becomes a file in CACHE (KIND file). nodes/kit.py puts this file in
-# front of it.
-# PROGRAM converts the image once for each digest, for all nodes that share the directory.
-#     sha256-DIGEST.sif   An image. A tag that has moved makes another file. The file's time is the last use by a job.
-#     sha256-DIGEST.sqfs  The same for Charliecloud.
-#     sums/FILE           The SHA-256 of an image, as it was converted.
-#     sums/FILE.doubt     A container of this image has not started, so the next job checks it.
-#     refs/NAME           The result for a reference: the digest, the runtime's own key for it, the job that asked, and
-#                         the reference itself.
-#     refs/NAME.lock/     The lock of a node that converts it. It holds the owner, a counter as a sign of life, and all
-#                         partial files.
-#     refs/NAME.layers/   The complete layers of an image whose pull was cut off, each by the name of its digest. The
-#                         next pull of that reference does not fetch them again.
+# Functions of pull_image.sh for a reference that becomes a file in CACHE (KIND file).
+# PROGRAM converts the image once for each digest, for all nodes that share the directory. images/cache.py lists the
+# files of CACHE.
 
 STALE=30 # seconds: the holder of a lock whose counter stands still for longer counts as dead
 
@@ -23,7 +13,6 @@ name_it() { # Set the names of the reference's files in the cache
 }
 
 mine() { # Exit with an error unless the cache belongs to the user alone
-  # An image there is trustworthy only if no other user can have put or renamed one.
   [[ -e $cache || -L $cache ]] || return 0
   ! foreign "$cache" || fail "$REPLY: name another with --image-cache"
 }
@@ -39,8 +28,7 @@ known() { # Test whether the reference has been converted, and its file exists
   [[ -s $cache/${digest/:/-}.$ending ]]
 }
 
-will_do() { # Test whether the file in the cache is usable
-  # With --pull always, this job must have asked the registry for it.
+will_do() { # Test whether the file in the cache is usable. With --pull always, this job has asked the registry for it
   known && [[ $policy != always || $by == "$job" ]] && [[ $policy == never || ! -e $cache/sums/${digest/:/-}.$ending.doubt ]]
 }
 
@@ -59,14 +47,14 @@ claim() ( # Make the lock with its owner in it, or write the reason to the log
   echo "$owner" 2>"$spare/log" >"$lock/owner" || { rm -rf -- "$lock"; exit 1; }
 )
 
-take() { # Take the lock. Return false where another node has converted the image meanwhile
-  # It waits for a holder that lives.
+take() { # Wait for a holder that lives, and take the lock. Return false where another node has converted the image
   local beat now seen=$SECONDS told='' holder said
   mkdir -p "$cache/refs" 2>"$spare/log" || fail "cannot make $cache: $(last_line); name another with --image-cache"
   mine
   beat=''
   until claim; do
-    [[ -d $lock ]] || { said=$(last_line) && [[ $said == *"File exists"* ]]; } || fail "cannot write to $cache: ${said##*: }; name another with --image-cache"
+    [[ -d $lock ]] || { said=$(last_line) && [[ $said == *"File exists"* ]]; } ||
+    fail "cannot write to $cache: ${said##*: }; name another with --image-cache"
     holder=$(cat "$lock/owner" 2>/dev/null) || holder=
     now=$holder/$(cat "$lock/beat" 2>/dev/null) || true
     if [[ $now != "$beat" ]]; then
@@ -104,7 +92,6 @@ whole() { # Remove layers that differ from their digest. A node that lost its po
 }
 
 unfinished() { # Keep the complete layers for the next pull, except on a full disk. Report why this one failed
-  # rmdir leaves a directory that holds layers.
   if [[ $(why) == "no space"* ]]; then rm -rf "$layers"; else rmdir "$layers" 2>/dev/null || true; fi
   unpulled
 }
@@ -130,7 +117,9 @@ by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Ap
       ln "$cache/${digest/:/-}.$ending" "$lock/cache/cache/oci-tmp/$key" 2>/dev/null || true
     fi
   fi
-  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
+  export APPTAINER_CACHEDIR=$lock/cache APPTAINER_TMPDIR=$spare \
+    SINGULARITY_CACHEDIR=$lock/cache SINGULARITY_TMPDIR=$spare
+  growing=("$layers")
   run "${program[@]}" pull --force "$lock/new.$ending" "$reference" || {
     # Another node may have judged this one dead and removed its files. The caller then tries again.
     ours || return 1
@@ -154,6 +143,7 @@ by_apptainer() { # Convert the image to $lock/new.sif, and set its digest and Ap
 by_charliecloud() { # Pull the image, pack it to $lock/new.sqfs, and set its digest: that of its manifest
   local sum
   export CH_IMAGE_STORAGE=$lock/cache
+  growing=("$lock/cache/dlcache")
   run squash || {
     ours || return 1
     unpulled

@@ -1,39 +1,23 @@
 #!/bin/bash
 # shellcheck disable=SC2034,SC2154  # the scripts in front of it read and set these
-# fetch.sh runs this on a node for PREPARE, before any process of the job. nodes/kit.py puts processes.sh,
-# engines.sh, exposed.sh, pull_file.sh and pull_store.sh in front of it.
-# It brings the image of a reference to this node. Its words are
-#     pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…
+# fetch.sh runs this on a node for PREPARE, before any process of the job.
+# needs: say.sh engines.sh() pull_file.sh pull_store.sh
+# It brings an image to this node: `pull_image.sh KIND REFERENCE POLICY CACHE JOB PROGRAM…`.
 # The rest of its standard input is a lease. When the lease ends, all its processes end, and no partial file remains.
 # Where mnrun_beat and mnrun_silence are set, both sides send signs of life, as for guards (guard.sh).
-#
-# Standard output carries lines `WORD NODE …`:
-#     here, pulling WHAT, image DIGEST WHERE, fail WHY (the node's fault), unpulled WHY (the image's fault), alive
 set -euo pipefail +o posix
 kind=$1 reference=$2 policy=$3 cache=$4 job=$5
+mnrun_podman=$4 mnrun_id=$5 mnrun_runtime=$6
+engines
 program=("${@:6}")
-node=${MNRUN_NODE:-${SLURMD_NODENAME:-$(uname -n)}}
-
-say() { printf '%s\n' "$1 $node ${*:2}"; }
+node=$mnrun_node
 
 nap() { read -rt "$1" -u "$pause" || true; } # SECONDS: Wait on a pipe that is never written, without a process
 
-fail() { last fail "$*"; } # WHY: Report a fault of the node, and exit
-
 unpulled() { last unpulled "$(why)"; } # Report a fault of the image, and exit
 
-last() { # WORD WHY: Say this, and exit
-  # The launcher then ends the lease. A TERM that comes within the trap of EXIT would end this shell before it is clean.
-  trap '' TERM INT HUP
-  say "$@"
-  exit 1
-}
-
-# The main shell runs clean at its end. If the main shell is killed, the undertaker runs it. The undertaker is no child
-# of the step, and a pipe tells it.
-# Both have had SPARE as their working directory since it was made. They use its name in /tmp only once more, to remove
-# it if it is still this very directory.
 clean() { # SPARE LOCK OWNER JOB: End and remove all that was started here
+  # The main shell runs this at its end, or the undertaker if it was killed. Both have SPARE as their working directory.
   # The undertaker finishes a removal in which the main shell was killed. So both use the same name for the lock.
   local group='' away=$2.${3// /.}.gone layer
   { read -r group <./group; } 2>/dev/null
@@ -59,7 +43,7 @@ undertake() { # SPARE LOCK OWNER JOB: Wait for the end of the main shell, and cl
   clean "$@"
 }
 
-finish() { # End the main shell: clean up, and stop the watch
+finish() {
   ((BASHPID == $$)) || return 0 # a child that ends before it has reset its traps runs this trap, too
   set +e
   cleaned
@@ -106,7 +90,8 @@ why() { # Print why the image is missing, and the remedy
     *"manifest unknown"* | *"name unknown"* | *"not found"* | *"does not exist"*)
       echo "there is no $reference: check its name and tag ($said)" ;;
     *toomanyrequests*) echo "$registry refuses further requests from here: $login ($said)" ;;
-    *"no such host"* | *"server misbehaving"* | *"Name or service not known"*) echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
+    *"no such host"* | *"server misbehaving"* | *"Name or service not known"*)
+      echo "the name ${registry%:*} does not resolve on this node: $offline ($said)" ;;
     *x509* | *CERTIFICATE_VERIFY_FAILED*) echo "this node does not trust the certificate of $registry: an admin adds its CA to the system's certificates ($said)" ;;
     *"onnection refused"* | *"i/o timeout"* | *unreachable* | *"no route to host"* | *"context deadline"*)
       echo "the registry $registry does not answer: $offline ($said)" ;;
@@ -115,8 +100,34 @@ why() { # Print why the image is missing, and the remedy
   esac
 }
 
-run() { # WORDS: Run a command of the runtime in a process group of its own
-  # A tender reports its output while it works.
+come() { # GROWING…: Set REPLY to the MB that the runtime has fetched by now, or to ""
+  local place size sum=0
+  REPLY=''
+  if [[ $mnrun_runtime == podman ]]; then # it fetches layers to files there, before it puts them into its store
+    set --
+    for place in "${TMPDIR:-/var/tmp}"/container_images_storage*; do
+      [[ ! -O $place || ! $place -nt $spare/group ]] || set -- "$@" "$place"
+    done
+  fi
+  (($#)) || return 0
+  while read -r size _; do ((sum += size)) || true; done < <(du -sb -- "$@" 2>/dev/null)
+  ((sum < 1000000)) || REPLY=$((sum / 1000000))
+}
+
+layers() { # Set REPLY to docker's progress by the lines of the log. It tells sizes only to a terminal
+  local line every=0 complete=0
+  while read -r line; do
+    case $line in
+      *': Pulling fs layer') ((every += 1)) ;;
+      *': Already exists') ((every += 1, complete += 1)) ;;
+      *': Pull complete') ((complete += 1)) ;;
+    esac
+  done <"$spare/log"
+  REPLY="$complete of $every layers"
+  ((every)) || REPLY=''
+}
+
+run() { # WORDS: Run a command of the runtime in a process group of its own. A tender reports its output meanwhile
   local tender pid code=0
   set -m
   MNRUN_JOB_ID=$job "$@" >"$spare/log" 2>&1 </dev/null {life}>&- &
@@ -125,12 +136,19 @@ run() { # WORDS: Run a command of the runtime in a process group of its own
   echo "$pid" >"$spare/group"
   {
     trap - EXIT
-    local beat=0 said='' now
+    local beat=0 said='' come='' now REPLY
     while kill -0 $$ 2>/dev/null; do
       [[ -z $lock ]] || echo "$((beat += 1))" >"$lock/beat" || true
       now=$(sed -e 's/.*\r//' -e 's/^INFO: *//' "$spare/log" | grep -v '^ *$\|warn rootless' | tail -n 1)
+      if [[ $mnrun_runtime == docker ]]; then
+        layers
+        now=${REPLY:-$now}
+      fi
       [[ $now == "$said" ]] || say pulling "${now:0:200}"
       said=$now
+      come "${growing[@]}"
+      [[ -z $REPLY || $REPLY == "$come" ]] || say pulled "$REPLY"
+      come=$REPLY
       nap 1
     done
   } {life}>&- 2>/dev/null &
@@ -142,15 +160,19 @@ run() { # WORDS: Run a command of the runtime in a process group of its own
   return "$code"
 }
 
+growing=() # what grows while the runtime fetches an image
 roomy=TMPDIR base=${TMPDIR:-/tmp}
 if [[ $kind == file ]]; then # Apptainer heeds its own variables before TMPDIR
   for name in SINGULARITY_TMPDIR APPTAINER_TMPDIR; do [[ -z ${!name-} ]] || { roomy=$name base=${!name}; }; done
 fi
 spare=$base/mnrun.pull.$$.$RANDOM lock='' owner="$node $$"
-! exposed "$spare" || fail "other users may write to $REPLY, which is to contain $spare: name another directory with $roomy"
+! exposed "$spare" ||
+  fail "other users may write to $REPLY, which is to contain $spare: name another directory with $roomy"
 [[ $kind != file ]] || name_it
-{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } || fail "cannot write to $base: name another directory with $roomy"
-exec {life}> >(setsid bash --norc -p -c "$(declare -f clean end_marked marked undertake); undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
+{ mkdir -m 700 -- "$spare" 2>/dev/null && cd -- "$spare"; } ||
+  fail "cannot write to $base: name another directory with $roomy"
+exec {life}> >(setsid bash --norc -p -c "$(declare -f clean end_marked jobs_around marked by_mark undertake)
+  undertake \"\$@\" <&0 >/dev/null 2>&1 &" undertake "$spare" "$lock" "$owner" "$job")
 exec {pause}<> <(:)
 trap finish EXIT
 trap 'trap "" TERM INT HUP; exit 143' TERM INT HUP

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Functions of pull_image.sh for an image in PROGRAM's own store (KIND store). nodes/kit.py puts this file in front of it.
+# Functions of pull_image.sh for an image in PROGRAM's own store (KIND store).
 # PROGRAM (docker, podman) has a store on each node, and locks it by itself.
 
 CONTENT='{{range .RootFS.Layers}}{{.}} {{end}}

@@ -1,7 +1,8 @@
 #!/bin/bash
-# The launcher runs `verify_image.sh CACHE IMAGE KEY PROGRAM` on a node. It prints the digest of an image file, and the answer of
-# `apptainer verify` (PROGRAM) about its signature, by the public key in the file KEY or by the user's keyring.
-# CACHE is the image cache that the image is from, or "". facts.sh and exposed.sh stand in front.
+# The launcher runs `verify_image.sh CACHE IMAGE KEY PROGRAM` on a node. It prints the digest of an image file, and the
+# answer of `apptainer verify` (PROGRAM) about its signature, by the public key in the file KEY or by the user's
+# keyring. CACHE is the image cache that the image is from, or "".
+# needs: facts.sh exposed.sh
 set -u
 cache=$1 image=$2 key=$3 program=$4
 if [[ -n $cache ]] && foreign "$cache"; then

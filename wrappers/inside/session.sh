@@ -1,8 +1,6 @@
 #!/bin/sh
 # sshd starts this in the container for each `ssh NODE COMMAND`, and pipe_serve.sh starts it for the pipe.
-# SSH_ORIGINAL_COMMAND holds the command.
-# sshd gives it a bare environment. So it loads the container's environment and the job's, and enters the job's
-# working directory. Then it runs the command.
+# SSH_ORIGINAL_COMMAND holds the command. sshd gives it a bare environment.
 mnrun_here=${0%/*}
 unset SSH_CLIENT SSH2_CLIENT # by them, each `bash -c` of the program would read ~/.bashrc (bash, SSH_SOURCE_BASHRC)
 . "$mnrun_here/session.env"

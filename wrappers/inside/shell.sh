@@ -1,6 +1,5 @@
 #!/bin/sh
-# `shell.sh terminal|input` runs in the master container. It becomes the user's shell: bash where the image has it,
-# otherwise sh.
+# `shell.sh terminal|input` runs in the master container, and becomes bash or else sh.
 # The shell reads no startup files of the user. They belong to the host, and may print or change PATH.
 set -eu
 mnrun_here=${0%/*}
@@ -13,6 +12,8 @@ if command -v bash >/dev/null; then
 else
   PS1="mnrun:$mnrun_node:\$PWD \$ "
   set -- "$1" sh
+  read -r _ _ _ _ mnrun_leader _ </proc/self/stat || mnrun_leader=''
+  if [ "$1:$mnrun_leader" = terminal:0 ]; then set -- "$1" sh +m; fi # as in entered.sh
 fi
 if [ "$1" = terminal ]; then export PS1; else unset PS1; fi
 shift

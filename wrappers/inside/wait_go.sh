@@ -1,7 +1,6 @@
 #!/bin/sh
 # into.sh runs this in the master container, or on its node in outside-in mode, with WORDS of mpirun or of the user's
 # script. It waits until every node is ready, and then runs WORDS in the environment of this launch.
-# In that environment a plain mpirun finds its hosts, slots and agent.
 set -eu
 . ./job.sh
 if [ -z "$mnrun_inside" ]; then . ./home.sh; fi # the host's Open MPI ends without HOME
@@ -14,8 +13,13 @@ trap '' TERM USR1 USR2 # these signals are for the program that starts here
 read -r mnrun_word <go || exit 1 # the guard holds this pipe open. Its end is the end of the job
 if [ "$mnrun_word" != go ]; then exit 0; fi # a node is not ready, and the launcher names it
 trap - TERM USR1 USR2
+for mnrun_it in $mnrun_warnings; do [ "$mnrun_it" = TERM ] || trap '' "$mnrun_it"; done # as in rank.sh
 . ./launch.env
-if [ -n "$mnrun_inside" ] && command -v sbatch >/dev/null; then PATH=$mnrun_here/out:$PATH; fi
+if [ -n "$mnrun_inside" ]; then
+  for mnrun_it in $mnrun_submits; do
+    if command -v "$mnrun_it" >/dev/null; then PATH=$mnrun_here/out:$PATH && break; fi
+  done
+fi
 umask "$mnrun_umask"
 cd "$mnrun_begin"
 if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then

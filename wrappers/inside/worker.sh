@@ -1,8 +1,6 @@
 #!/bin/sh
-# into.sh runs this as the first process in the container of a node that waits for mpirun. The node's guard holds its
-# standard input, and it ends with that.
-# It saves the container's environment for later processes, and starts the job's sshd or announces the pipe.
-# Standard input carries the lines of pipe_frames.sh for this node: `ask|answer NODE ID KIND …`, from the other node.
+# into.sh runs this as the first process in the container of a node that waits for mpirun. It ends with its standard
+# input, which carries the pipe's lines for this node: `ask|answer NODE ID KIND …`, from the other node.
 # It never waits for a command, so no command waits for another.
 set -eu
 . ./job.sh
@@ -64,17 +62,17 @@ umask 077
 plain=unknown
 while read -r word node id kind data; do
   case $word in
-    ask) box=run.$node.$id reader=$box.in ;;
-    *) box=ask.$id reader=$box.back ;;
+    ask) files=run.$node.$id reader=$files.in ;;
+    *) files=ask.$id reader=$files.back ;;
   esac
   case $kind in
-    words) printf '%s\n' "$data" >>"$box.words" || : ;; # the disk may be full, and pipe_serve.sh reports it
+    words) printf '%s\n' "$data" >>"$files.words" || : ;; # the disk may be full, and pipe_serve.sh reports it
     run)
       if [ "$plain" = unknown ]; then
         plain=''
         if env --default-signal >/dev/null 2>&1; then plain='env --default-signal'; fi
       fi
-      echo runs >"$box.run" || :
+      echo runs >"$files.run" || :
       (
         trap - HUP INT TERM USR1 USR2
         # shellcheck disable=SC2086  # two words, or none
@@ -83,18 +81,18 @@ while read -r word node id kind data; do
       ;;
     signal)
       case $plain$data in INT | QUIT) data=TERM ;; esac
-      if ! { read -r state <"$box.run" && [ "$state" = runs ]; } 2>/dev/null; then continue; fi
-      echo "$data" >"$box.stop" || :
-      hand "$box.room.out" stop || :
-      hand "$box.room.err" stop || :
-      if { read -r pid <"$box.pid"; } 2>/dev/null; then
+      if ! { read -r state <"$files.run" && [ "$state" = runs ]; } 2>/dev/null; then continue; fi
+      echo "$data" >"$files.stop" || :
+      hand "$files.room.out" stop || :
+      hand "$files.room.err" stop || :
+      if { read -r pid <"$files.pid"; } 2>/dev/null; then
         pids=$(below "$pid")
         # shellcheck disable=SC2086  # words
         { kill -s "$data" $pids; kill -s CONT $pids; } 2>/dev/null || :
       fi
       ;;
-    took) hand "$box.room.$data" 1 || : ;;
-    got) hand "$box.room" "$data" || : ;;
-    *) hand "$reader" "$kind $data" || case $kind in in | out | err) rm -f "$box.$kind.$data" ;; esac ;;
+    took) hand "$files.room.$data" 1 || : ;;
+    got) hand "$files.room" "$data" || : ;;
+    *) hand "$reader" "$kind $data" || case $kind in in | out | err) rm -f "$files.$kind.$data" ;; esac ;;
   esac
 done

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # the scheduler's lines, in front of boot.sh and of network_ask.sh
 # The guard sources this file on the node. network_ask.sh has it in front.
 
 address() { # HOST: Set REPLY to the address where other nodes reach this one, whose name is HOST
@@ -6,10 +6,9 @@ address() { # HOST: Set REPLY to the address where other nodes reach this one, w
   while read -r REPLY _; do
     [[ $REPLY == 127.* ]] || return 0
   done < <(getent ahostsv4 "$1")
-  # Slurm passes the variable of the login node on.
-  [[ -n ${SLURM_JOB_ID-} ]] || read -r _ _ REPLY _ <<<"${SSH_CONNECTION-}"
+  REPLY=$mnrun_address
   # At some sites, names do not resolve, and Slurm knows the nodes by NodeAddr alone (slurm.conf(5)).
-  [[ -n $REPLY || -z ${SLURM_LAUNCH_NODE_IPADDR-} ]] || towards "$SLURM_LAUNCH_NODE_IPADDR"
+  [[ -n $REPLY || -z $mnrun_peer ]] || towards "$mnrun_peer"
 }
 
 towards() { # ADDRESS: Set REPLY to this node's own address on the route to ADDRESS, or to nothing

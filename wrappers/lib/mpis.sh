@@ -1,7 +1,6 @@
 # shellcheck shell=sh
 # Wrappers on the node and in containers source this file. It finds the MPIs of a node or an image.
-# A variable that outlives a function begins with mnrun_. mnrun_places replaces the
-# usual places in tests.
+# mnrun_places replaces the usual places in tests.
 
 mpi_of() { # PROGRAM: Print openmpi, mpich, mvapich2 or intelmpi, or `hangs` or `unknown`
   mnrun_it=$(readlink -f "$1" 2>/dev/null) || mnrun_it=$1

@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Wrappers of containers source this file on the node. A container must find the node's MPS daemon, if there is one, at
-# its place. The variables of MPS go along by themselves.
+# Wrappers of containers source this file on the node. The variables of MPS go along by themselves.
 
 mps() { # Set mnrun_mps to the directories of the daemon's pipes and log, if there is a daemon
   local dir pipes=${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}

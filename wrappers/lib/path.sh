@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Wrappers in the container source this file, with $mnrun_here set. It removes the directories of mnrun's own programs
-# from PATH, wherever they are. An mpirun may have put other directories in front.
+# Wrappers in the container source this file. It removes the directories of mnrun's own programs from PATH, wherever
+# they are: an mpirun may have put other directories in front.
 PATH=:$PATH:
 while :; do
   case $PATH in

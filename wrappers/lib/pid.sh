@@ -1,6 +1,5 @@
 # shellcheck shell=sh disable=SC2034
-# Wrappers around the job's processes source this file. A process tells the guard its pid and its start time (proc(5),
-# stat, field 22), which distinguishes it from a later process with that pid. In a container it tells its pid namespace, too.
+# Wrappers around the job's processes source this file, by which a process tells the guard what identifies it.
 
 mnrun_self() { # Set mnrun_process to what identifies this shell, and so the program that it becomes
   # Set mnrun_names first, where the container may have pids of its own.

@@ -10,11 +10,12 @@ hex() { # NUMBER: Set digits to its four hexadecimal digits
   done
 }
 
-ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall lets through
-  from=${mnrun_ports%-*} to=${mnrun_ports#*-}
-  line='
-' # a newline
-  taken=$line$(sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) .*/\1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null)$line
+taken() { sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]* \).*/ \1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+
+ports() { # COUNT TAKEN: Set mnrun_free to COUNT free ports of the range that the nodes' firewall lets through
+  # TAKEN has ` PORT ` of each port in use, in hexadecimal. bash reads the tables of the kernel by itself (guard.sh).
+  # Other shells read single bytes, so they start `taken`.
+  from=${mnrun_ports%-*} to=${mnrun_ports#*-} mnrun_free=''
   # Each job starts at a random port of its own, so no process can know the port beforehand (random(4)).
   read -r start </proc/sys/kernel/random/uuid
   start=$((0x${start%?-*-*-*-*})) # seven digits, which any shell can count with
@@ -23,8 +24,7 @@ ports() { # COUNT: Print COUNT free ports of the range that the nodes' firewall 
     port=$((from + (start + seen) % (to - from + 1)))
     seen=$((seen + 1))
     hex "$port" # a printf for each would be a process for each
-    case $taken in *"$line$digits$line"*) continue ;; esac
-    found=$((found + 1))
-    echo "$port"
+    case $2 in *" $digits "*) continue ;; esac
+    found=$((found + 1)) mnrun_free="$mnrun_free$port "
   done
 }

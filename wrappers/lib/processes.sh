@@ -11,8 +11,7 @@ stat_of() { # PID: Set mnrun_stat to the fields from its state on, which is the 
   ((${#mnrun_stat[@]}))
 }
 
-began() { # PID: Set REPLY to its start time, in ticks since the node's start
-  # The start time distinguishes the process from a later one with the same pid.
+began() { # PID: Set REPLY to its start time, by which it differs from a later one with the same pid
   stat_of "$1" || true
   REPLY=${mnrun_stat[19]-}
   [[ -n $REPLY ]]
@@ -22,15 +21,35 @@ lives() { # PID BEGAN: Test whether that very process lives
   [[ $1 =~ ^[0-9]+$ ]] && began "$1" && [[ $REPLY == "$2" ]]
 }
 
+jobs_around() { # Set REPLY to `NAME=VALUE` of each scheduler's job around this shell
+  local name
+  REPLY=''
+  for name in ${mnrun_marks//|/ }; do [[ -z ${!name-} ]] || REPLY+=" $name=${!name}"; done
+}
+
 marked() { # ID [PROC]: Print the processes that have this job's mark in their environment, in any session
+  # shellcheck disable=SC2016  # awk's own
+  by_mark "$1" '' '
+    BEGIN {
+      for (i = 1; i < ARGC; i++) {
+        split(substr(ARGV[i], length(proc) + 2), parts, "/")
+        if (marked(parts[1])) print parts[1]
+      }
+    }' "${2:-/proc}" "${2:-/proc}"/[0-9]*/environ
+}
+
+by_mark() { # ID GIVEN PROGRAM PROC FILES…: Become awk with PROGRAM, which has marked(pid) and the variables given and proc
   # A process of another job of a scheduler does not count. sbatch forwards the environment, and with it the mark, to a
   # job that was submitted from within this one. A job is another if it is neither the one around this shell, nor the
-  # one whose number the ranks were given (mnrun_jobs of job.sh).
+  # one of this launch (mnrun_jobs of job.sh).
   # In the middle of execve(2) the environment of a process is empty, and its startcode is 0 (proc(5), stat). Such a
   # process may be one that podman leaves behind, so this waits for it, at most a second. An empty environment counts
   # after a second look at it, because the process may have got to its program before its startcode was read.
-  exec awk -v mark="MNRUN_JOB_ID=$1" \
-    -v own="SLURM_JOB_ID=${SLURM_JOB_ID-} PBS_JOBID=${PBS_JOBID-} LSB_JOBID=${LSB_JOBID-} ${mnrun_jobs-}" '
+  # mnrun_marks has the names of the schedulers' variables. PREPARE and probes have none: they start no other job.
+  local mnrun_marks=${mnrun_marks-}
+  jobs_around
+  exec awk -v mark="MNRUN_JOB_ID=$1" -v own="$REPLY ${mnrun_jobs-}" -v marks="^(${mnrun_marks:-=})=." \
+    -v given="$2" -v proc="$4" '
     function begins(pid,   file, text, f) {
       file = proc "/" pid "/stat"
       getline text < file
@@ -42,38 +61,36 @@ marked() { # ID [PROC]: Print the processes that have this job's mark in their e
       mine = other = 0
       for (; (got = getline variable < file) > 0; variables++) {
         if (variable == mark) mine = 1
-        if (variable ~ /^(SLURM_JOB_ID|PBS_JOBID|LSB_JOBID)=./ && !(variable in ours)) other = 1
+        if (variable ~ marks && !(variable in ours)) other = 1
       }
       close(file)
       return variables || got < 0
+    }
+    function marked(pid,   looks, empty) {
+      while (empty < 2 && looks++ < 100 && !has_variables(proc "/" pid "/environ")) {
+        empty = begins(pid) ? 0 : empty + 1
+        if (!empty) system("sleep 0.01")
+      }
+      return mine && !other
     }
     BEGIN {
       RS = "\0"
       split(own, parts, " ")
       for (i in parts) ours[parts[i]]
-      proc = ARGV[1]
-      for (i = 2; i < ARGC; i++) {
-        split(substr(ARGV[i], length(proc) + 2), parts, "/")
-        looks = empty = 0
-        while (empty < 2 && looks++ < 100 && !has_variables(ARGV[i])) {
-          empty = begins(parts[1]) ? 0 : empty + 1
-          if (!empty) system("sleep 0.01")
-        }
-        if (mine && !other) print parts[1]
-      }
-    }' "${2:-/proc}" "${2:-/proc}"/[0-9]*/environ
+    }'"$3" "${@:5}"
 }
 
-leaders() { # Set mnrun_leaders to the live leaders of the job's sessions. The first session is the guard's own
-  local pid start
-  mnrun_leaders=()
-  [[ -e sessions ]] || return 0
-  {
-    read -r _ || true
-    while read -r pid start; do
-      if lives "$pid" "$start"; then mnrun_leaders+=("$pid"); fi
-    done
-  } <sessions
+family() { # Set mnrun_below to the leaders of the job's sessions, but for the guard's own, and their descendants
+  local pid start leaders=()
+  if [[ -e sessions ]]; then
+    {
+      read -r _ || true
+      while read -r pid start; do
+        if lives "$pid" "$start"; then leaders+=("$pid"); fi
+      done
+    } <sessions
+  fi
+  below "${leaders[@]}"
 }
 
 below() { # PIDS: Set mnrun_below to these processes and their descendants, as far as the kernel tells (proc(5), children)
@@ -97,10 +114,9 @@ numbered() { # PID INNER BEGAN: Test whether the node's process PID has the pid 
   return 1
 }
 
-boxed() { # PID BEGAN: Set REPLY to the node's pid of that process in a container, below one of the job's sessions
+in_container() { # PID BEGAN: Set REPLY to the node's pid of that process in a container, below one of the job's sessions
   local pid
-  leaders
-  below "${mnrun_leaders[@]}"
+  family
   for pid in "${mnrun_below[@]}"; do
     if numbered "$pid" "$1" "$2"; then REPLY=$pid && return 0; fi
   done
@@ -118,8 +134,7 @@ ours() { # PID: Test whether a process is the job's, by its mark or by a session
   # The name of a process comes from a container, which could name any.
   local pid
   if bears "$1"; then return 0; fi
-  leaders
-  below "${mnrun_leaders[@]}"
+  family
   for pid in "${mnrun_below[@]}"; do [[ $pid != "$1" ]] || return 0; done
   return 1
 }
@@ -128,7 +143,7 @@ outer() { # PID BEGAN [NAMESPACE]: Set REPLY to the node's pid of the job's proc
   # Return false where the process has ended, or is not the job's.
   local pid
   if lives "$1" "$2" && ours "$1"; then REPLY=$1 && return 0; fi
-  if [[ $1 =~ ^[0-9]+$ ]] && boxed "$1" "$2"; then return 0; fi
+  if [[ $1 =~ ^[0-9]+$ ]] && in_container "$1" "$2"; then return 0; fi
   if [[ $1 =~ ^[0-9]+$ && ${3-} == pid:* ]]; then # the containers of an engine are no descendants of the job's processes
     while IFS=/ read -r _ _ pid _; do
       if numbered "$pid" "$1" "$2" && bears "$pid"; then REPLY=$pid && return 0; fi
@@ -155,7 +170,7 @@ session() { # Set REPLY to this shell's session and the start time of its leader
   ((session)) || REPLY=''
 }
 
-apart() { # PID: Set mnrun_flags to nsenter's options for the namespaces of PID that differ from this shell's
+other_namespaces() { # PID: Set mnrun_flags to nsenter's options for the namespaces of PID that differ from this shell's
   local kind option
   mnrun_flags=()
   for option in U:user m:mnt p:pid i:ipc u:uts n:net C:cgroup; do

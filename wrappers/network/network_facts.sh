@@ -1,8 +1,7 @@
 #!/bin/bash
 # The guard runs `network_facts.sh [ROOT]` on the node. network_ask.sh and survey.sh have it as a function in front.
-# It prints the node's networks, adapters, GPUs and limits, as facts in lines `SUBJECT NAME VALUE`
-# (launcher/mnrun/network/facts.py). It judges nothing.
-# It runs on every node of every job, so it reads nearly all of these without starting a process.
+# It prints the node's networks, adapters, GPUs and limits (docs/internals/facts.md). It runs on every node of every
+# job, so it starts hardly any process.
 # ROOT is the place of /sys, /proc and /dev, for tests.
 set -u
 shopt -s nullglob
@@ -14,8 +13,7 @@ get() { # FILE: Set value to its first line. Some files of sysfs cannot be read
   { read -r value <"$1"; } 2>/dev/null
 }
 
-device() { # DIRECTORY: Set where to ` numa=… pci=…`
-  # The path from the device's root tells the distances.
+device() { # DIRECTORY: Set where to ` numa=… pci=…`. The path from the device's root tells the distances
   where=''
   cd -P "$1" 2>/dev/null || return 1
   get "$PWD/numa_node"
@@ -109,7 +107,8 @@ done <"$root/proc/self/limits"
 read -r _ memory _ <"$root/proc/meminfo"
 echo "limit memory $((memory * 1024))"
 size=''
-while read -r line; do # the last of several mounts lies on top. A tmpfs without a size has half of the memory (tmpfs(5))
+# The last of several mounts lies on top. A tmpfs without a size has half of the memory (tmpfs(5))
+while read -r line; do
   [[ $line == *' /dev/shm '*' - tmpfs '* ]] || continue
   if [[ $line =~ [,\ ]size=([0-9]+)k ]]; then size=${BASH_REMATCH[1]}; else size=$((memory / 2)); fi
 done <"$root/proc/self/mountinfo"

@@ -1,7 +1,6 @@
 #!/bin/bash
-# The guard runs `transport_read.sh FILES…` on the node, at the end of a job. FILES are the output of NCCL, UCX and
-# Open MPI (transport_debug.sh).
-# It prints a line TRANSPORT DEVICES LIBRARY for each network between nodes that they used.
+# The guard runs `transport_read.sh FILES…` on the node, at the end of a job. FILES are those of transport_debug.sh.
+# It prints a line TRANSPORT DEVICES LIBRARY for each network between nodes that a library used.
 # TRANSPORT is tcp, or ib for any RDMA. DEVICES are separated by commas, and - means that no device was named.
 # After tcp, a line `there DEVICES -` lists the node's devices for ib.
 set -euo pipefail

@@ -1,33 +1,9 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# pipe_ssh.sh and pipe_serve.sh source this in the containers of two nodes. By it they exchange lines without a network
-# of their own.
-#
-# Both write lines `ask FROM TO ID KIND …` and `answer FROM TO ID KIND …` into a pipe of their node: words into `up`, and
-# data into `across`. That node's guard forwards the line to the launcher. The launcher sends it down the lease to the
-# node TO (nodes/relay.py, pipe_demux.sh). ID names the command.
-#
-# Kinds of `ask`, from the asking node:
-#     words :TEXT:           a part of a command that is too long for one line
-#     run INPUT N :TEXT:     the last part, after N others. INPUT is 1 where standard input follows
-#     in DATA, eof N         standard input, and its end. `eof cut` ends an input that nobody reads any more
-#     took out|err           one more message of this stream may come
-#     signal NAME            send this signal to the command
-# Kinds of `answer`, from the node that runs the command:
-#     out DATA, err DATA     standard output and standard error
-#     code C OUT ERR         the command has ended, with the exit code C
-#     got N                  N more messages of `in` may come
-#     no WHY                 the command cannot run
-#
+# pipe_ssh.sh and pipe_serve.sh source this in the containers of two nodes. docs/internals/pipe.md explains the pipe,
+# and PROTOCOL.toml has its words.
 # TEXT, all parts together, is a colon and the command. A command with other characters than ASCII's is in base64.
-# DATA is an offset in the stream, and base64 from there on. A kind with + continues in the next line of that kind. The
-# launcher joins lines, and writes OFFSET-END.
-# N of eof, OUT and ERR are lengths of the whole input, output and errors. If the receiver misses a line, the command
-# ends with an error. So a loss never goes unnoticed.
-# Offsets and lengths count characters of base64.
 # No line is longer than 1023 bytes. Slurm carries output in messages of 1024 bytes (SLURM_IO_MAX_MSG_LEN), and srun
 # mixes up the parts of longer lines.
-# A side sends only as many messages as the other side has room for, and data waits in files. So no pipe on the way is
-# ever full. A slow reader delays only its own command.
 WINDOW=8 # messages of each stream of a command that may be on the way
 CHUNK=65536 # bytes in one message: as many as a pipe of Linux holds (pipe(7))
 sent=0 # characters of the stream

@@ -71,34 +71,34 @@ fi
 if [ ! -e /proc/self/fd/0 ] || [ /proc/self/fd/0 -ef /dev/null ]; then input=''; fi
 
 umask 077
-# Blanks separate the fields (proc(5), stat). The second is the name of this shell, which has none. Its pid and its start
-# time name the command.
+# Blanks separate the fields (proc(5), stat). The second is the name of this shell, which has none. Its pid and its
+# start time name the command.
 read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ <"/proc/$$/stat"
 id=$$.$began
-box=$here/ask.$id
+files=$here/ask.$id
 . "$here/pipe_frames.sh"
 word=ask way="$node $id"
-mkfifo "$box.back" "$box.room" 2>/dev/null || fail "cannot write to $here"
+mkfifo "$files.back" "$files.room" 2>/dev/null || fail "cannot write to $here"
 # Both are opened before the first request. A FIFO loses its content once no process has it open.
-exec 4<>"$box.room" 5<>"$box.back"
+exec 4<>"$files.room" 5<>"$files.back"
 if [ ! -e /proc/self/fd/1 ]; then exec >/dev/null; fi
 
 sender=''
 leave() { # CODE: Remove the files and exit with CODE
   trap '' HUP INT QUIT TERM
   release
-  if [ -n "$sender" ] && [ ! -e "$box.given" ]; then
-    echo over >"$box.over"
+  if [ -n "$sender" ] && [ ! -e "$files.given" ]; then
+    echo over >"$files.over"
     kill "$sender"
     echo stop >&4 # a signal just before a `read` does not end it
     wait "$sender" # until its end, it writes files
   fi 2>/dev/null
-  rm -f "$box".*
+  rm -f "$files".*
   exit "$1"
 }
 end() { # SIGNAL: Forward SIGNAL, which ends this ssh, to the command
   say "signal $1"
-  rm -f "$box.back" # from now on, worker.sh removes each message that comes
+  rm -f "$files.back" # from now on, worker.sh removes each message that comes
   leave 255
 }
 mind() { # Trap the signals that end ssh
@@ -129,18 +129,18 @@ if [ -n "$input" ]; then
     # A waiting dd would take the input of a later program.
     trap 'release; [ -z "${line-}" ] || follow "eof cut"; exit' TERM
     trap '' HUP INT QUIT
-    if [ -e "$box.over" ]; then exit; fi # a shell that has just begun can lose a TERM
+    if [ -e "$files.over" ]; then exit; fi # a shell that has just begun can lose a TERM
     exec 5>&-
-    pump in 0 "$box"
+    pump in 0 "$files"
     if [ "$sent" = 0 ]; then say 'eof 0'; else follow "eof $sent"; fi
-    { : >"$box.given"; } 2>/dev/null # the pid of this process may be another's from now on
+    { : >"$files.given"; } 2>/dev/null # the pid of this process may be another's from now on
   } &
   sender=$! waited=$!
 fi
 
 put() { # out|err FILE: Print a message of output, and ask for the next
   # A trap interrupts only `wait`, so base64 runs in the background (POSIX, Signals and Error Handling).
-  base64 -d <"$box.$1.$2" &
+  base64 -d <"$files.$1.$2" &
   wait "$!" || end HUP # the reader of the output has gone
   waited=$!
   say "took $1"

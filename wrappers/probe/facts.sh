@@ -1,8 +1,7 @@
-# shellcheck shell=bash
-# The scripts that ask a node have these functions in front (nodes/kit.py). They print facts in lines
-# `fact NODE SUBJECT NAME VALUE` (launcher/mnrun/facts.py). They start no process.
-node=${SLURMD_NODENAME-}
-[[ -n $node ]] || read -r node </proc/sys/kernel/hostname
+# shellcheck shell=bash disable=SC2154  # the scheduler's lines
+# The scripts that ask a node have these functions in front. They print facts (docs/internals/facts.md), and start no
+# process.
+node=$mnrun_node
 fact() { # NAME VALUE…: Print a fact of the node, unless its value is empty
   local value=${*:2}
   [[ -z $value ]] || printf 'fact %s node %s %s\n' "$node" "$1" "${value//[$'\t\n']/ }"

@@ -1,18 +1,12 @@
 #!/bin/bash
 # The launcher runs `host_facts.sh [IMAGE]` on a host without a scheduler. It prints the host's facts
-# (schedulers/hosts/facts.py).
+# (schedulers/hosts/steps.py).
+# needs: facts.sh
 set -u
 fact cpus "$(nproc)"
 fact home "$HOME"
-if command -v nvidia-smi >/dev/null; then
-  gpus=$(nvidia-smi -L 2>/dev/null | grep '^GPU ')
-  fact gpus "$(grep -c . <<<"$gpus")"
-  # The job would share the GPUs with these processes.
-  nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name --format=csv,noheader 2>/dev/null | while IFS=', ' read -r uuid pid name; do
-    number=$(sed -n "s/^GPU \([0-9]*\):.*$uuid.*/\1/p" <<<"$gpus")
-    [[ -z $pid ]] || fact busy "GPU ${number:-$uuid} ($name, process $pid)"
-  done
-fi
+fact folder "$PWD"
+if command -v nvidia-smi >/dev/null; then fact gpus "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')"; fi
 image=${1-}
 if [[ -d $image ]]; then
   fact image directory

@@ -1,10 +1,9 @@
 #!/bin/bash
-# shellcheck disable=SC2154  # engines.sh's, which is a function `engines` in front of this; so are facts.sh and $mnrun_asking
+# shellcheck disable=SC2154  # what it needs sets them
 # The launcher runs `mpi_node.sh RUNTIME PODMAN_ROOT CACHE [CONTAINER WORDS…]` on a node. It prints the MPI facts of the
-# node and of an image. A container of the image gives the image's facts. CACHE is the image cache that the image is
-# from, or "".
-# launcher/mnrun/planning/compatibility.py judges them. home.sh, facts.sh, processes.sh, exposed.sh, engines.sh, mpis.sh
-# and offers.sh stand in front.
+# node and of an image (docs/internals/facts.md). CACHE is the image cache that the image is from, or "".
+# needs: home.sh facts.sh engines.sh() mnrun_asking=mpi_image.sh
+# A function `scheduler` stands in front, too, where the scheduler's package has one.
 set -u
 cd / # a runtime may show its working directory to the image
 limited() { timeout -k 1 10 "$@" 2>/dev/null </dev/null; } # a daemon may not answer, and must not stop this
@@ -14,14 +13,13 @@ shift 3
 
 fact name "$node"
 facts < <(sh -c "$mnrun_asking" mpi_image.sh node)
-if command -v srun >/dev/null; then
-  fact srun "$(offers)" # offers.sh, which stands in front of this, defines offers
-  fact unloadable "$(unloadable)"
-fi
+if declare -F scheduler >/dev/null; then scheduler; fi
 if unshare --user true 2>/dev/null; then fact userns yes; fi
 fact ptrace "$(cat /proc/sys/kernel/yama/ptrace_scope 2>/dev/null)"
 fact driver "$(driver)"
-if command -v nvidia-smi >/dev/null; then fact driver_cuda "$(limited nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')"; fi
+if command -v nvidia-smi >/dev/null; then
+  fact driver_cuda "$(limited nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')"
+fi
 (($#)) || exit 0
 if [[ -n $cache ]] && foreign "$cache"; then
   fact silent "$REPLY: name another with --image-cache"
@@ -53,8 +51,13 @@ case $mnrun_runtime in
 esac
 program=$1
 hash "$program" 2>/dev/null || { fact silent "$program is not installed on this node"; exit 0; }
-answer=$(MNRUN_JOB_ID=$mnrun_id timeout -k 1 60 "$@" sh -c "$mnrun_asking" mpi_image.sh image 2>&1 </dev/null) || fact silent "$(tail -n 1 <<<"$answer")"
+answer=$(MNRUN_JOB_ID=$mnrun_id timeout -k 1 60 "$@" sh -c "$mnrun_asking" mpi_image.sh image 2>&1 </dev/null) ||
+  fact silent "$(tail -n 1 <<<"$answer")"
 [[ -z ${mnrun_mount-} ]] || rmdir "$mnrun_mount"
+if [[ -n ${mnrun_stored-} ]]; then # `mnrun image inspect` of an image in the engine's store
+  fact stored "$(limited "${mnrun_engine[@]}" image inspect --format \
+    '{{.Size}} {{.Id}}{{range .RepoDigests}} {{.}}{{end}}' "$mnrun_stored")"
+fi
 end_marked "$mnrun_id"
 facts image <<<"$answer"
 exit 0

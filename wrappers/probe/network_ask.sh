@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The launcher runs this on nodes for `mnrun plan`, before any other file of a launch is there. It prints the facts of
 # their networks, and the address of each.
-# address.sh and facts.sh stand in front of it, and network_facts.sh as a function `fabric` (nodes/kit.py).
-fabric | facts
+# needs: facts.sh address.sh network_facts.sh()
+network_facts | facts
 address "$(uname -n)"
 fact address "$REPLY"

@@ -1,8 +1,7 @@
 #!/bin/bash
-# The launcher runs `survey.sh` on a node. home.sh, facts.sh, exposed.sh, engines.sh, offers.sh
-# and network_facts.sh stand in front of it.
-# It prints the node's facts for jobs in containers. It judges nothing.
-# launcher/mnrun/nodes/survey.py interprets the facts and says what to do.
+# The launcher runs `survey.sh` on a node. It prints the node's facts for jobs in containers.
+# needs: home.sh facts.sh engines.sh() network_facts.sh()
+# A function `scheduler` stands in front, too, where the scheduler's package has one.
 set -u
 first() { "$@" 2>&1 </dev/null | head -n 1; }
 limited() { # WORDS: Run WORDS for at most 10 s, because a daemon may not answer
@@ -24,7 +23,7 @@ if has squashfuse_ll || has squashfuse; then fact squashfuse yes; fi
 scratch=$(TMPDIR='' mktemp -d) # podman makes its own directories in spite of its options
 trap 'rm -rf "$scratch"' EXIT
 judged() { # RUNTIME: Print why a job could not use RUNTIME here
-  # The text is the job's own. engines.sh, which stands in front of this, prints it.
+  # The text is the job's own (engines.sh).
   # shellcheck disable=SC2034  # engines.sh reads all three
   (cd "$scratch" && mnrun_runtime=$1 mnrun_id=check mnrun_podman=$scratch/store && engines && usable)
 }
@@ -67,14 +66,9 @@ if [[ -r /proc/driver/nvidia/version ]]; then
   if (mnrun_runtime='' && engines && grep -qrs nvidia.com/gpu "${mnrun_cdi[@]}"); then fact cdi yes; fi
 fi
 if [[ -e /dev/kfd ]]; then fact amd yes; fi
-# network_facts.sh stands in front of this, as the function `fabric`.
-facts < <(fabric)
+facts < <(network_facts)
 
 if has mpirun; then fact mpirun "$(limited mpirun --version | head -n 2)"; fi
-if has srun; then
-  fact slurm "$(srun --version 2>/dev/null </dev/null | head -n 1)" # standard error may have warnings
-  fact pmi "$(offers | tr -s '[:space:]' ' ')" # offers.sh, which stands in front of this, defines offers
-  fact unloadable "$(unloadable)"
-fi
+if declare -F scheduler >/dev/null; then scheduler version; fi
 if has pdsh; then fact pdsh "$(first pdsh -V)"; fi
 exit 0

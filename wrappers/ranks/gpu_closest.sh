@@ -1,8 +1,7 @@
 #!/bin/sh
 # rank.sh runs `gpu_closest.sh [GPUS]` for a rank, in its container. It prints the GPUs nearest to the CPUs that it
-# runs on, in the words of GPUS.
-# GPUS is CUDA_VISIBLE_DEVICES. Without it, GPUS is all GPUs in the table of gpu_numa.sh.
-# It prints all of them where the CPUs are not bound, or where the distances are unknown.
+# runs on, or all where the CPUs are not bound, or where the distances are unknown. Without GPUS, which is
+# CUDA_VISIBLE_DEVICES, it chooses from the table of gpu_numa.sh.
 here=${0%/*} sys=${mnrun_sys:-/sys}/devices/system
 cpus=${mnrun_cpus-$(while read -r name list; do [ "$name" != Cpus_allowed_list: ] || echo "$list"; done </proc/self/status)}
 own=' '

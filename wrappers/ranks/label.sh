@@ -1,8 +1,5 @@
 #!/bin/sh
-# rank.sh runs `label.sh RANK WORDS…` in the container. It runs WORDS, and puts the rank's number in
-# front of every line of output.
-# Two readers print the lines on standard output and standard error. It exits with the program's code, after all of the
-# program's output.
+# rank.sh runs `label.sh RANK WORDS…` in the container. It puts the rank's number in front of every line of output.
 # A mark in each pipe tells the readers the end, because children may still hold the pipe open.
 mnrun_here=${0%/*}
 mnrun_rank=$1

@@ -1,10 +1,9 @@
 #!/bin/sh
 # wait_go.sh becomes `start.sh WORDS…` in the first node's container, where mnrun starts the ranks without an MPI.
-# It runs start_node.sh on every node, and reaches the other containers by `ssh`. It exits with the code of the first
-# node whose ranks failed. The other ranks end with the job.
+# It runs start_node.sh on every node, by `ssh`. It exits with the code of the first node whose ranks failed. The other
+# ranks end with the job.
 # With several nodes, standard output goes on in whole lines, as with srun. Standard error is not held back, so that a
 # progress bar works.
-# Each variable of this script begins with mnrun_, so that the user's stay as they are.
 set -u
 unset TMOUT # with the user's, bash would end a `read`
 trap : USR1 USR2 # for the ranks, which do not run yet
@@ -28,13 +27,25 @@ if ! { read -r mnrun_address mnrun_port <"$mnrun_here/master"; } 2>/dev/null; th
   exit 1
 fi
 set -- "$mnrun_address" "$mnrun_port" "$@"
+mnrun_secret=''
+if [ "$mnrun_starter" = ray ]; then # without a token, whoever reaches its port may run programs
+  read -r mnrun_secret </proc/sys/kernel/random/uuid
+  mnrun_secret="RAY_AUTH_MODE=token RAY_AUTH_TOKEN=$mnrun_secret"
+  # shellcheck disable=SC2163,SC2086  # two settings
+  export $mnrun_secret
+fi
 mnrun_nnodes=0 mnrun_size=0
 while read -r _ mnrun_ranks; do
   mnrun_nnodes=$((mnrun_nnodes + 1)) mnrun_size=$((mnrun_size + mnrun_ranks))
 done <"$mnrun_here/layout"
 
 # A word of ssh cannot be longer than 128 kB. So the words go to the other nodes as a file.
-if [ "$mnrun_nnodes" != 1 ]; then quoted "$@" >"$mnrun_here/ranks.words"; fi
+if [ "$mnrun_nnodes" != 1 ]; then
+  {
+    quoted "$@"
+    if [ -n "$mnrun_secret" ]; then echo "; export $mnrun_secret"; fi
+  } >"$mnrun_here/ranks.words"
+fi
 
 start() { # Start the ranks of one node
   if [ "$mnrun_node" = 0 ]; then
@@ -74,12 +85,22 @@ while read -r mnrun_name mnrun_ranks; do
     else
       start "$@"
     fi
-    echo "$mnrun_code" >&3
+    echo "$mnrun_code $mnrun_node $mnrun_name" >&3
   } </dev/null &
   mnrun_node=$((mnrun_node + 1)) mnrun_first=$((mnrun_first + mnrun_ranks))
 done <"$mnrun_here/layout"
 while [ "$mnrun_nnodes" -gt 0 ]; do
-  until read -r mnrun_code <&3; do :; done # a signal may interrupt it
-  if [ "$mnrun_code" != 0 ]; then exit "$mnrun_code"; fi
+  until read -r mnrun_code mnrun_node mnrun_name <&3; do :; done # a signal may interrupt it
+  # A cluster of Ray ends with any of its nodes, and so does a service: vLLM's workers end with 0 where their peer dies.
+  if [ "$mnrun_code" = 0 ] && [ -n "$mnrun_serves" ] && [ "$mnrun_node" != 0 ]; then
+    echo "mnrun: the program of $mnrun_name ended with 0, so the service ends on all nodes" >&4
+    mnrun_code=1
+  fi
+  if [ "$mnrun_code" != 0 ]; then
+    # Slurm waits up to 60 s for processes that hold the step's output (seen, 24.11), as ranks on this node do.
+    [ ! -p "$mnrun_here/ended.0" ] || echo "peer $mnrun_code" 1<>"$mnrun_here/ended.0"
+    exit "$mnrun_code"
+  fi
+  if [ "$mnrun_starter" = ray ] || [ -n "$mnrun_serves" ]; then exit 0; fi
   mnrun_nnodes=$((mnrun_nnodes - 1))
 done

@@ -1,13 +1,14 @@
 #!/bin/sh
 # start.sh runs `start_node.sh NODE NODES FIRST COUNT SIZE [ADDRESS PORT WORDS…]` in the container of each node.
-# It starts COUNT of all SIZE ranks, from rank FIRST on, or one torchrun that starts them. They meet at ADDRESS:PORT.
+# It starts COUNT of all SIZE ranks, from rank FIRST on, or one torchrun that starts them, or a node of Ray with COUNT
+# CPUs. They meet at ADDRESS:PORT.
 # Without ADDRESS, it reads the rest from standard input, quoted for a shell.
 # When a rank fails, it reports that to the guard, ends the other ranks here and exits with the failed rank's code.
-# Each variable of this script begins with mnrun_, so that the user's stay as they are.
 set -u
 unset TMOUT # with the user's, bash would end a `read`
 mnrun_here=${0%/*}
 . "$mnrun_here/job.sh"
+for mnrun_it in $mnrun_warnings; do [ "$mnrun_it" = TERM ] || trap '' "$mnrun_it"; done # as in rank.sh
 mnrun_node=$1 mnrun_nnodes=$2 mnrun_first=$3 mnrun_count=$4 mnrun_size=$5
 shift 5
 if [ $# = 0 ]; then
@@ -15,7 +16,8 @@ if [ $# = 0 ]; then
   eval "set -- $mnrun_words"
   unset mnrun_words
 fi
-export MASTER_ADDR="$1" MASTER_PORT="$2" NODE_RANK="$mnrun_node"
+export NODE_RANK="$mnrun_node"
+if [ "$mnrun_starter" = ray ]; then export RAY_ADDRESS="$1:$2"; else export MASTER_ADDR="$1" MASTER_PORT="$2"; fi
 shift 2
 
 : >"$mnrun_here/without_mpi" # the guard passes a signal on to the ranks, and not to an mpirun
@@ -28,6 +30,9 @@ if [ "$mnrun_starter" = torchrun ]; then
       export PET_NNODES="$mnrun_nnodes" PET_NODE_RANK="$mnrun_node"
       export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT" ;;
   esac
+  mnrun_first=$mnrun_node mnrun_count=1
+elif [ "$mnrun_starter" = ray ]; then
+  export mnrun_ray="$mnrun_count $mnrun_nnodes" # for ray.sh
   mnrun_first=$mnrun_node mnrun_count=1
 else
   export WORLD_SIZE="$mnrun_size" LOCAL_WORLD_SIZE="$mnrun_count"
@@ -49,12 +54,18 @@ mnrun_local=0
 while [ "$mnrun_local" -lt "$mnrun_count" ]; do
   mnrun_rank=$((mnrun_first + mnrun_local))
   {
-    if [ "$mnrun_starter" != torchrun ]; then
+    case $mnrun_starter in torchrun | ray) ;; *)
       export RANK="$mnrun_rank" LOCAL_RANK="$mnrun_local"
-      export JAX_PROCESS_ID="$mnrun_rank" HOROVOD_RANK="$mnrun_rank" HOROVOD_LOCAL_RANK="$mnrun_local"
-    fi
+      export JAX_PROCESS_ID="$mnrun_rank" HOROVOD_RANK="$mnrun_rank" HOROVOD_LOCAL_RANK="$mnrun_local" ;;
+    esac
     $mnrun_plain "$@" 3>&-
-    echo "$mnrun_rank $?" >&3
+    mnrun_code=$?
+    if [ "$mnrun_starter" = ray ]; then
+      # Ray looks once a second for processes of its own that have ended, which may be the reason for a failure.
+      [ "$mnrun_code" = 0 ] || sleep 2
+      : >"$mnrun_here/over" # from now on, the end of Ray is no news
+    fi
+    echo "$mnrun_rank $mnrun_code" >&3
   } </dev/null &
   mnrun_local=$((mnrun_local + 1))
 done
@@ -78,9 +89,9 @@ all() { # SIGNAL: Signal the ranks of this node and all their descendants
   mnrun_pids=''
   # shellcheck disable=SC2013  # no blanks in them
   for mnrun_environ in $(grep -slF "MNRUN_JOB_START=$MNRUN_JOB_START" /proc/[0-9]*/environ); do
-    for mnrun_job in $(tr '\0' '\n' <"$mnrun_environ" | grep -E '^(SLURM_JOB_ID|PBS_JOBID|LSB_JOBID)=.'); do
+    for mnrun_job in $(tr '\0' '\n' <"$mnrun_environ" | grep -E "^($mnrun_marks)=."); do
       # shellcheck disable=SC2154  # job.sh
-      case " SLURM_JOB_ID=${SLURM_JOB_ID-} $mnrun_jobs " in *" $mnrun_job "*) ;; *) continue 2 ;; esac
+      case " $mnrun_jobs " in *" $mnrun_job "*) ;; *) continue 2 ;; esac
     done
     mnrun_environ=${mnrun_environ#/proc/}
     mnrun_pids="$mnrun_pids ${mnrun_environ%/environ}"
@@ -92,11 +103,11 @@ all() { # SIGNAL: Signal the ranks of this node and all their descendants
 mnrun_bad=0 mnrun_ending=''
 while [ "$mnrun_count" -gt 0 ]; do
   read -r mnrun_rank mnrun_code <&3
-  mnrun_count=$((mnrun_count - 1))
+  [ "$mnrun_rank" = peer ] || mnrun_count=$((mnrun_count - 1)) # start.sh tells of another node
   if [ "$mnrun_code" != 0 ] && [ "$mnrun_bad" = 0 ]; then
     mnrun_bad=$mnrun_code
     # This report must come before those of ranks on other nodes that miss this rank.
-    echo "ended $mnrun_rank $mnrun_code" 1<>"$mnrun_here/up"
+    [ "$mnrun_rank" = peer ] || echo "ended $mnrun_rank $mnrun_code" 1<>"$mnrun_here/up"
     {
       all TERM
       sleep 5

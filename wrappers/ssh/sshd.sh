@@ -1,7 +1,5 @@
 #!/bin/sh
-# worker.sh starts this in the container of each node. It runs the user's own sshd there, on a free port and in the
-# foreground.
-# It writes `ready port=N` to the guard's pipe once sshd listens. On failure it writes `fail`.
+# worker.sh starts this in the container of each node. It runs the user's own sshd there, on a free port.
 set -eu
 here=$(cd "${0%/*}" && pwd)
 cd "$here"
@@ -64,7 +62,8 @@ END
 chmod 600 key hostkey sshd_config
 
 tried=0 said=0
-for port in $(ports 200); do
+ports 200 "$(taken)"
+for port in $mnrun_free; do
   tried=$((tried + 1))
   "$sshd" -D -e -f "$here/sshd_config" -p "$port" 2>&1 | while read -r line; do
     # Each connection of anybody's makes a line.

@@ -6,20 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from mnrun import nodeset
-from mnrun.attach import enter
+from mnrun.attach.target import on_nodes
 from mnrun.errors import NodeError
-from mnrun.jobs import archive
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.model import Command
 from mnrun.nodes import kit
-from mnrun.schedulers import SCHEDULERS, lost
+from mnrun.schedulers import SCHEDULERS
 from mnrun.system import commands
-from mnrun.system.client import EXITED
 
 SECONDS = 90  # seconds for all nodes: a stack takes 40 at most
 # In stacks of py-spy and gdb: addresses, and the numbers of threads and processes.
@@ -54,14 +51,12 @@ class RankState:
 
     @property
     def words(self) -> str:
-        """Return the state in a person's words."""
         if self.silent:
             return "no answer"
         return STATES.get(self.state, self.state) if self.state else "ended"
 
     @property
     def place(self) -> str:
-        """Return the place in the kernel where the program waits, or ""."""
         if self.wchan:
             return self.wchan
         return f"system call {self.syscall}" if self.syscall.isdecimal() else ""
@@ -80,11 +75,12 @@ class Running:
 def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[RankState], list[str]]:
     """Return the programs of all ranks, and a note for each node that did not answer. Raises NodeError if none did."""
     words = kit.node(target.node_dir, "why.sh")
-    calls = enter.on_nodes(target, target.nodes, words)
+    calls = on_nodes(target, target.nodes, words)
+    own = SCHEDULERS[target.scheduler].CLIENT_LINES.own
 
     def ask(call: Command) -> tuple[str, str]:
         done = commands.run(call.argv, SECONDS, environ, instead="go to a machine that has it")
-        words = "\n".join(line for line in done.stderr.splitlines() if not EXITED.fullmatch(line.encode()))
+        words = "\n".join(filter(None, map(own.words, done.stderr.splitlines())))
         return done.stdout, (commands.last_line(words) or f"exit code {done.returncode}") if done.returncode else ""
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -92,14 +88,13 @@ def standing(target: LaunchRecord, environ: Mapping[str, str]) -> tuple[list[Ran
     found = parse(line for text, _ in answers for line in text.splitlines())
     complaints = list(dict.fromkeys(complaint for _, complaint in answers if complaint))
     if complaints and not found:
-        states = lost(SCHEDULERS[target.scheduler], target.nodes, target.begun, environ)
-        why = nodeset.folded(states) if states else complaints[0]
+        unwell = SCHEDULERS[target.scheduler].lost(target.nodes, environ, target.begun)
+        why = nodeset.folded({node: state.words for node, state in unwell.items()}) or complaints[0]
         raise NodeError(f"no node of job {target.name} answered: {why}", "see mnrun status")
     return found, complaints
 
 
 def parse(lines: Iterable[str]) -> list[RankState]:
-    """Return the programs that why.sh has reported, in the order of their ranks."""
     found: dict[tuple[int, int], RankState] = {}
     stacks: dict[tuple[int, int], list[str]] = {}
     for line in lines:
@@ -108,20 +103,14 @@ def parse(lines: Iterable[str]) -> list[RankState]:
             if word == "rank" and len(rest) == 8:
                 node, rank, pid, state, cpu, wchan, syscall, program = rest
                 state = "" if state == "gone" else state
-                place = "" if wchan == "0" else wchan, "" if syscall == "-" else syscall
-                found[int(rank), int(pid)] = RankState(
-                    int(rank), node, int(pid), state, int(cpu), *place, program.strip()
-                )
+                waits = "" if wchan == "0" else wchan, "" if syscall == "-" else syscall
+                one = RankState(int(rank), node, int(pid), state, int(cpu), *waits, program.strip())
+                found[one.rank, one.pid] = one
             elif word == "gone" and len(rest) == 2:
                 found[int(rest[1]), 0] = RankState(int(rest[1]), rest[0])
             elif word == "stack" and len(rest) >= 4:
                 stacks.setdefault((int(rest[1]), int(rest[2])), []).append("\t".join(rest[3:]))
-    with_stacks = {key: _with_stack(one, stacks.get(key, ())) for key, one in found.items()}
-    return [with_stacks[key] for key in sorted(with_stacks)]
-
-
-def _with_stack(one: RankState, lines: Iterable[str]) -> RankState:
-    return RankState(**{**one.__dict__, "stack": tuple(lines)})
+    return [replace(found[key], stack=tuple(stacks.get(key, ()))) for key in sorted(found)]
 
 
 def alike(states: Iterable[RankState]) -> dict[tuple[str, ...], list[RankState]]:
@@ -132,8 +121,3 @@ def alike(states: Iterable[RankState]) -> dict[tuple[str, ...], list[RankState]]
             key = tuple(_NUMBERS.sub("#", line) for line in one.stack)
             groups.setdefault(key, []).append(one)
     return {members[0].stack: members for members in groups.values()}
-
-
-def networks(target: LaunchRecord) -> list[str]:
-    """Return the networks that mnrun has chosen for the ranks, with the reasons."""
-    return archive.text(Path(target.folder), "fabric").splitlines()

@@ -1,4 +1,4 @@
-"""Choose the running launch and the node that a command enters."""
+"""Choose the running launch and the node that a command enters, and build the commands that enter it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from mnrun import nodeset
-from mnrun.errors import LaunchError, NodeError, UsageError
-from mnrun.jobs import archive, asking, launches, records
+from mnrun.attach import user
+from mnrun.errors import LaunchError, NodeError, SchedulerError, UsageError
+from mnrun.jobs import archive, asking, launches
 from mnrun.jobs.launches import LaunchRecord
 from mnrun.jobs.records import JobRecord, Submitted
+from mnrun.model import Command, Words
+from mnrun.nodes import kit
+from mnrun.record import Record
 from mnrun.schedulers import SCHEDULERS
+from mnrun.schedulers.vocabulary import ClientLines, JobId, StepPlace, is_id, job_of
+from mnrun.system import client
 
 
-def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
+def launch(identity: str, bases: Sequence[Path], environ: Mapping[str, str]) -> LaunchRecord:
     """Return the running launch of this id, or the only one if `identity` is "". Raises LaunchError.
 
     A run with --local on another machine counts only by its id.
     """
-    found = [one for one in launches.running(bases, identity) if identity or not one.away]
-    found = [one for one in found if SCHEDULERS[one.scheduler].runs(one.number)]
+    found = entered_by(identity, bases, environ)
     if len(found) == 1:
         if found[0].away:
             raise UsageError(f"job {identity} runs on {found[0].nodes[0]} without a scheduler", "enter it there")
@@ -35,28 +40,36 @@ def launch(identity: str, bases: Sequence[Path]) -> LaunchRecord:
     raise absence(identity, bases)
 
 
+def entered_by(identity: str, bases: Sequence[Path], environ: Mapping[str, str]) -> list[LaunchRecord]:
+    """Return the running launches of this id, or all that can be entered if it is "". One that was killed hard has left
+    no record of its end, and its scheduler knows."""
+    found = [one for one in launches.running(bases, identity) if identity or not (one.away or one.beside)]
+    return [one for one in found if SCHEDULERS[one.scheduler].runs(one.number, environ)]
+
+
 def no_array(identity: str, by_id: Mapping[str, JobRecord]) -> None:
     """Raise UsageError if `identity` is an array, whose tasks are jobs of their own. `by_id`: archive.read of it."""
-    tasks = [name for name in by_id if name != identity]
-    if tasks and (identity not in by_id or by_id[identity].begun is None):
-        raise array(identity, tasks)
+    if names := tasks(identity, by_id):
+        raise array(identity, names)
+
+
+def tasks(identity: str, by_id: Mapping[str, JobRecord]) -> list[str]:
+    """Return the tasks of an array that have left records, or [] for another job. `by_id`: archive.read of it."""
+    whole = identity in by_id and by_id[identity].begun is not None
+    return [] if whole else [name for name in by_id if name != identity]
 
 
 def array(identity: str, tasks: Sequence[str]) -> UsageError:
-    """Return the error for an array in place of a job."""
     return UsageError(f"job {identity} is an array", f"name one of its tasks: {', '.join(tasks[:4])}")
 
 
 def without_start(identity: str, bases: Sequence[Path]) -> JobRecord | None:
-    """Return a record of a job that has left none, by the scheduler's word.
-
-    It is a task that waits, or whose setup lines run, with the request of its array. Or it is a batch script of the
-    user's own. The result is None for other jobs. Raises UsageError for an array of scripts.
-    """
+    """Return the record, by the scheduler's word, of a job that has left none: of a task that waits, or whose setup
+    lines run, or of a batch script of the user's own. Raises UsageError for an array of scripts."""
     trace = asking.trace(identity)
     if trace is None or trace.owner:
         return None
-    whole, _, task = identity.partition("_")
+    whole, task = JobId.of(identity)
     for base in bases if task else ():
         request = archive.request(base / whole)
         if request is not None:
@@ -70,8 +83,7 @@ def without_start(identity: str, bases: Sequence[Path]) -> JobRecord | None:
 
 
 def absence(identity: str, bases: Sequence[Path]) -> LaunchError:
-    """Return the error for a job without a launch that runs."""
-    record = _record(identity, bases)
+    record = archive.read(bases, [identity]).get(identity) if is_id(identity) else None
     if record is None:
         return _without_records(identity, bases)
     if record.ended is not None:
@@ -83,7 +95,7 @@ def absence(identity: str, bases: Sequence[Path]) -> LaunchError:
 
 def _without_records(identity: str, bases: Sequence[Path]) -> LaunchError:
     """Return the error for a job without records: a live run, or a batch script with a plain line of mnrun."""
-    trace = asking.trace(identity.partition("-")[0])
+    trace = asking.trace(job_of(identity))
     only = "only mnrun submit, and runs with --keep, leave records"
     if trace is None or trace.owner:
         return asking.unknown([identity], bases)
@@ -93,17 +105,12 @@ def _without_records(identity: str, bases: Sequence[Path]) -> LaunchError:
     return UsageError(f"job {identity} has ended, and left no records: {only}", where)
 
 
-def _record(identity: str, bases: Sequence[Path]) -> JobRecord | None:
-    return archive.read(bases, [identity]).get(identity) if records.is_id(identity) else None
-
-
 def ranks(target: LaunchRecord) -> dict[int, str]:
-    """Return rank -> its node, for the ranks that have started."""
     by_node = archive.started(Path(target.folder))
     return dict(sorted((rank, name) for name, numbers in by_node.items() for rank in numbers))
 
 
-def node(target: LaunchRecord, rank: int | None, name: str) -> str:
+def node(target: LaunchRecord, rank: int | None, name: str, environ: Mapping[str, str]) -> str:
     """Return the node of a rank, or the named node, or else the first one. Raises UsageError or NodeError."""
     if rank is None:
         chosen = name or target.nodes[0]
@@ -116,21 +123,107 @@ def node(target: LaunchRecord, rank: int | None, name: str) -> str:
             problem = f"job {target.name} has no rank {rank}" + ("" if started else " yet")
             raise UsageError(problem, f"its ranks are {_numbers(started)}" if started else "no rank has started")
         chosen = started[rank]
-    refuse_down(target, [chosen])
+    state = SCHEDULERS[target.scheduler].lost([chosen], environ).get(chosen)
+    if state is not None and state.dead:
+        problem = f"no command can start on {nodeset.folded({chosen: state.words})}"
+        raise NodeError(problem, "choose another with --node")
     return chosen
 
 
-def refuse_down(target: LaunchRecord, names: Sequence[str]) -> None:
-    """Raise NodeError if the scheduler says that one of these nodes does not work."""
-    down: Mapping[str, str] = SCHEDULERS[target.scheduler].why_down(names)
-    dead = {name: state for name, state in down.items() if name in names and state.startswith(("down", "fail"))}
-    if dead:
-        raise NodeError(f"no command can start on {nodeset.folded(dead)}", "choose another with --node")
-
-
 def _numbers(numbers: Collection[int]) -> str:
-    """Return numbers for a message, as `0-7` if none is missing."""
     whole = list(range(min(numbers), max(numbers) + 1))
     if sorted(numbers) == whole and len(whole) > 1:
         return f"{whole[0]}-{whole[-1]}"
     return ", ".join(map(str, sorted(numbers)))
+
+
+def on_nodes(
+    target: LaunchRecord,
+    nodes: Sequence[str],
+    words: Words,
+    terminal: bool = False,
+    whole_lines: bool = True,
+    marked: bool = True,
+) -> list[Command]:
+    """Return the commands that run `words` on these nodes. `marked`, they carry the job's mark from their first process
+    on, by which the guard ends them with the job. Without `whole_lines`, no output waits for the end of a line."""
+    gpus = {target.gpus.get(name, 0) for name in nodes}
+    place = StepPlace(
+        job=target.number,
+        nodes=tuple(nodes),
+        gpus=gpus.pop() if len(gpus) == 1 else 0,
+        binds=target.binds,
+        user=target.ssh_user,
+        port=target.ssh_port,
+        terminal=terminal,
+        whole_lines=whole_lines,
+    )
+    mark = ("env", f"MNRUN_JOB_ID={target.job}") if marked else ()
+    return SCHEDULERS[target.scheduler].beside(place, (*mark, *words))
+
+
+class Entry(Record):
+    """A command in a container of a job, for system/client.py."""
+
+    node: str
+    command: Command
+    environ: Mapping[str, str]
+    lines: ClientLines
+
+
+def entry(
+    identity: str,
+    bases: Sequence[Path],
+    environ: Mapping[str, str],
+    rank: int | None,
+    name: str,
+    words: Words,
+    terminal: bool = False,
+) -> Entry:
+    """Return the command that runs `words` in the container of a rank, or of the node of this name. Raises
+    LaunchError."""
+    if identity and not launches.running(bases, identity):
+        its = user.scheduler("", [identity])
+        if inside := its.inside(identity, rank, name, words, environ, terminal):
+            return Entry(name, inside, its.client_environment(environ), its.CLIENT_LINES)
+    found = entered(identity, bases, environ)
+    return _entry(found, node(found, rank, name, environ), rank, words, environ, terminal)
+
+
+def entered(identity: str, bases: Sequence[Path], environ: Mapping[str, str]) -> LaunchRecord:
+    """Return the launch that a command enters. Raises LaunchError."""
+    if is_id(identity):  # Slurm may give a task of an array the array's own number
+        no_array(identity, archive.read(bases, [identity]))
+    return launch(identity, bases, environ)
+
+
+def _entry(
+    found: LaunchRecord,
+    place: str,
+    rank: int | None,
+    words: Words,
+    environ: Mapping[str, str],
+    terminal: bool = False,
+) -> Entry:
+    inner = kit.enter(found.node_dir, "" if rank is None else str(rank), words)  # without a rank, the node's first one
+    scheduler = SCHEDULERS[found.scheduler]
+    command = on_nodes(found, [place], inner, terminal)[0]
+    return Entry(place, command, scheduler.client_environment(environ), scheduler.CLIENT_LINES)
+
+
+def entries(found: LaunchRecord, numbers: Sequence[int], words: Words, environ: Mapping[str, str]) -> dict[str, Entry]:
+    """Return the commands that run `words` for each of these ranks, or else on each node, by the name of the rank or
+    node. Raises LaunchError."""
+    if numbers:
+        return {str(rank): _entry(found, node(found, rank, "", environ), rank, words, environ) for rank in numbers}
+    return {name: _entry(found, name, None, words, environ) for name in found.nodes}
+
+
+def send(target: LaunchRecord, signal: str, environ: Mapping[str, str]) -> None:
+    """Send a signal to the launcher of a launch, which hands it on to the program. Raises SchedulerError."""
+    pid, host = launches.launcher(Path(target.folder))
+    words = ("sh", "-c", 'kill -s "$0" "$1"', signal, pid)
+    scheduler = SCHEDULERS[target.scheduler]
+    told = scheduler.client_environment(environ)
+    if not pid or client.run(on_nodes(target, [host], words)[0], told, scheduler.CLIENT_LINES.own):
+        raise SchedulerError(f"job {target.name}: {signal} could not be sent", f"see mnrun status {target.name}")

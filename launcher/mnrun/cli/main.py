@@ -6,6 +6,7 @@ import contextlib
 import errno
 import importlib
 import io
+import keyword
 import os
 import sys
 from typing import IO, Any, NoReturn
@@ -14,8 +15,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from mnrun import __version__
+from mnrun.cli import complete
 from mnrun.cli.words.verbs import VERBS
-from mnrun.errors import BUG, LaunchError, UsageError
+from mnrun.errors import BUG, LaunchError, UsageError, tell
 
 
 class DefaultVerb(click.Group):
@@ -27,7 +29,10 @@ class DefaultVerb(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(f".{VERBS[name].module}", __package__), name)
+        command: click.Command = getattr(
+            importlib.import_module(f".{VERBS[name].module}", __package__),
+            name.replace("-", "_") + "_" * keyword.iskeyword(name),
+        )
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -45,9 +50,9 @@ class DefaultVerb(click.Group):
             args = ["--help"]
         if args[0] not in (*VERBS, "-h", "--help", "-V", "--version"):
             if not ctx.resilient_parsing:
-                from mnrun.cli.words import first
+                from mnrun.cli.words import command
 
-                first.refuse(args[0], VERBS, _exists)
+                command.refuse_first(args[0], VERBS)
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -64,13 +69,6 @@ class DefaultVerb(click.Group):
         return page()
 
 
-def _exists(word: str) -> bool:
-    """Return whether a word is a file or a program on this machine."""
-    import shutil
-
-    return os.path.exists(word) or shutil.which(word) is not None
-
-
 @click.group(cls=DefaultVerb, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="mnrun", message="%(prog)s %(version)s")
 def main() -> None:
@@ -83,11 +81,13 @@ def entry() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a character that the terminal cannot show must not raise
     stdout = sys.stdout
+    if complete.ASKED in os.environ:
+        complete.prepare()
     try:
         main.main(standalone_mode=False)
         code = 0
     except LaunchError as error:
-        code = _complain(str(error), error.code)
+        code = tell(error, _anchor(error))
     except click.NoSuchOption as error:
         code = _complain(str(_lacking(error)), UsageError.code)
     except click.ClickException as error:
@@ -115,6 +115,18 @@ def entry() -> NoReturn:
     sys.exit(code)
 
 
+def _anchor(error: LaunchError) -> str:
+    """Return the way to a page about an error. A terminal alone shows it: programs read the messages, too."""
+    if error.told or sys.stderr is None or not sys.stderr.isatty():
+        return ""
+    with contextlib.suppress(OSError):  # mnrun was installed anew meanwhile, or without its pages
+        from mnrun.cli.explain import anchor
+
+        words = anchor(str(error), error.code)
+        return f" (mnrun explain {words})" if words else ""
+    return ""
+
+
 def _discard(stream: IO[str]) -> None:
     """Leave out what a stream could not write. Python would try again at its end, and exit with 120."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -131,11 +143,15 @@ def _lacking(error: click.NoSuchOption) -> UsageError:
 
 
 def _misread(error: click.ClickException) -> UsageError:
-    """Return a mistake that click has noticed, with the page that says what the verb takes."""
+    from mnrun.cli.words.answers import OF_VERBS
+
     problem = " ".join(error.format_message().split()).rstrip(".")  # a choice has several lines
     context = getattr(error, "ctx", None)  # click's parser leaves it out
     verb = _verb(context) if context else next((word for word in sys.argv[1:2] if word in VERBS), "run")
-    remedy = "" if problem.endswith("?") else f"mnrun {verb} --help shows what it takes"
+    _, lacks, name = problem.partition("No such command ")
+    remedy = OF_VERBS.get((verb, name.strip("'"))) if lacks else None
+    if remedy is None:
+        remedy = "" if problem.endswith("?") else f"mnrun {verb} --help shows what it takes"
     return UsageError(problem[0].lower() + problem[1:], remedy)
 
 

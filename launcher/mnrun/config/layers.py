@@ -1,6 +1,8 @@
 """Merge layers of option values, and keep the origin of each value:
 
-built-in < site defaults < profile < its partition < user < job file < MNRUN_* < SBATCH_* < command line
+built-in < site defaults < profile < its partition < user < job file < MNRUN_* < SCHEDULER < command line
+
+SCHEDULER are the scheduler's own variables, such as SBATCH_*.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Union
+from typing import Any, Union
 
-from mnrun.config import syntax
+from mnrun import formats
 from mnrun.config.options import BY_NAME, OPTIONS, PATHS, Option
 from mnrun.errors import UsageError
-from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin, parted
+from mnrun.jobspec import BUILT_IN, COMMAND_LINE, Layer, Origin, split_gres
+from mnrun.near import nearest
+from mnrun.schedulers import OWN
+from mnrun.schedulers.vocabulary import Preset
 
 Value = Union[str, int, bool, tuple[str, ...]]
 
@@ -46,6 +51,40 @@ class Setting:
 Settings = Mapping[str, Setting]
 
 
+def recorded(settings: Settings) -> dict[str, dict[str, object]]:
+    """Return settings as the JSON of a record has them, but for the built-in ones."""
+
+    def told(origin: Origin) -> list[object]:
+        return [origin.text, *sorted(layer.value for layer in origin.layers)]
+
+    return {
+        name: {
+            "value": setting.value,
+            "origin": told(setting.origin),
+            "each": [told(origin) for _, origin in setting.words],
+            "name": setting.name,
+        }
+        for name, setting in settings.items()
+        if setting.origin != BUILT_IN
+    }
+
+
+def of_record(values: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Return the settings of a record. Raises LookupError, TypeError or ValueError for those of a newer mnrun."""
+
+    def origin(words: Sequence[str]) -> Origin:
+        return Origin(str(words[0]), frozenset(map(Layer, words[1:])))
+
+    settings = {}
+    for name, entry in values.items():
+        value = tuple(map(str, entry["value"])) if BY_NAME[name].repeats else entry["value"]
+        if not isinstance(value, (str, int, tuple)):
+            raise TypeError(name)
+        each = tuple(map(origin, entry["each"]))
+        settings[name] = Setting(value, origin(entry["origin"]), each, str(entry["name"]))
+    return settings
+
+
 def builtin() -> Settings:
     return {o.name: Setting(parse(o, o.default, "built-in"), BUILT_IN) for o in OPTIONS if o.default is not None}
 
@@ -54,10 +93,11 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
     """Return the settings of MNRUN_<OPTION> variables. Lists are split at commas. MNRUN_JOB_* are mnrun's own."""
     settings = {}
     for option in OPTIONS:
-        text = environ.get(option.variable or "")
-        if text:
+        variable = next((name for name in option.variables if environ.get(name)), "")
+        if variable:
+            text = environ[variable]
             raw = text.split(",") if option.kind == "list" else text
-            origin = Origin.of(str(option.variable), Layer.VARIABLE)
+            origin = Origin.of(variable, Layer.VARIABLE)
             settings[option.name] = Setting(parse(option, raw, origin.text), origin)
     return settings
 
@@ -74,22 +114,19 @@ def from_command_line(options: Mapping[str, object]) -> Settings:
 def of_home(settings: Settings, home: str) -> Settings:
     """Return the settings with the home directory for a leading `~` of a path: no shell expands it after `=`."""
 
-    def expanded(word: str) -> str:
-        return re.sub(r"^(!?)~(?=[/:]|$)", lambda match: match[1] + home, word)
+    def expanded(word: object) -> str:
+        return re.sub(r"^(!?)~(?=[/:]|$)", lambda match: match[1] + home, str(word))
 
-    def typed(value: Value) -> Value:
-        if isinstance(value, tuple):
-            return tuple(expanded(word) for word in value)
-        return expanded(value) if isinstance(value, str) else value
+    def typed(name: str, value: Value) -> Value:
+        if name not in PATHS:
+            return value
+        return tuple(map(expanded, value)) if isinstance(value, tuple) else expanded(value)
 
-    return {
-        name: replace(setting, value=typed(setting.value)) if name in PATHS else setting
-        for name, setting in settings.items()
-    }
+    return {name: replace(setting, value=typed(name, setting.value)) for name, setting in settings.items()}
 
 
 def notes(line: Settings, merged: Settings) -> list[str]:
-    """Return warnings of values on the command line that have another meaning than another tool's, or none."""
+    """Return warnings of values that seem to be meant in another way: as another tool's, or as an option."""
     lines = []
     if "image" in line and merged["runtime"].value == "host":
         lines.append("--image has no effect, since --runtime host runs without containers")
@@ -97,6 +134,10 @@ def notes(line: Settings, merged: Settings) -> list[str]:
         names = _SEVERAL.fullmatch(word)
         if names:
             lines.append(f"-x {names[1]}=…,{names[2]}=… sets {names[1]} alone; for two variables write -x twice")
+    for word, origin in merged["env"].words if "env" in merged else ():
+        name = word.partition("=")[0]
+        if name in BY_NAME and Layer.JOB_FILE in origin.layers:
+            lines.append(f"{name} ({origin}) is a variable of the ranks: as an option, it stands above [env]")
     return lines
 
 
@@ -104,96 +145,21 @@ def notes(line: Settings, merged: Settings) -> list[str]:
 _SEVERAL = re.compile(r"([A-Za-z_]\w*)=[^,=]*,([A-Z_][A-Z0-9_]*)=.*", re.DOTALL)
 
 
-# Variables of sbatch (sbatch(1), INPUT ENVIRONMENT VARIABLES). sbatch puts them above the script's lines.
-SBATCH = {
-    "SBATCH_TIMELIMIT": "time",
-    "SBATCH_ARRAY_INX": "array",
-    "SBATCH_MEM_PER_NODE": "mem",
-    **{
-        f"SBATCH_{name.upper()}": name
-        for name in (
-            *(
-                "account",
-                "constraint",
-                "error",
-                "exclusive",
-                "export",
-                "gpus",
-                "gpus_per_node",
-                "gpus_per_task",
-                "job_name",
-            ),
-            *("mem_per_cpu", "mem_per_gpu", "output", "partition", "qos", "requeue", "reservation", "signal", "gres"),
-        )
-    },
-}
-# Variables of sbatch's options that mnrun has not. A name alone is a flag.
-SBATCH_REST = {
-    "SBATCH_REQ_SWITCH": "switches=",
-    "SBATCH_WAIT_ALL_NODES": "wait-all-nodes=",
-    "SBATCH_BURST_BUFFER": "bb=",
-    **{
-        f"SBATCH_{name.upper().replace('-', '_')}": f"{name}="
-        for name in (
-            *("acctg-freq", "clusters", "core-spec", "cpus-per-gpu", "delay-boot", "distribution", "gpu-bind"),
-            *(
-                "gpu-freq",
-                "gres-flags",
-                "hint",
-                "mem-bind",
-                "threads-per-core",
-                "container",
-                "network",
-                "open-mode",
-                "thread-spec",
-                "wckey",
-            ),
-        )
-    },
-    **{
-        f"SBATCH_{name.upper().replace('-', '_')}": name
-        for name in ("no-kill", "no-requeue", "overcommit", "spread-job", "use-min-nodes")
-    },
-}
-
-
-EXCLUSIVE = ("user", "mcs", "topo")  # values of --exclusive for which mnrun has no words of its own
-
-
-def from_sbatch(environ: Mapping[str, str]) -> Settings:
-    """Return the settings of SBATCH_* variables. A flag is set if its variable is there. Other empty values do not
-    count."""
-    settings = {}
-    for variable, name in SBATCH.items():
-        if environ.get(variable) or (variable in environ and BY_NAME[name].kind == "flag"):
-            option = BY_NAME[name]
-            raw = "true" if option.kind == "flag" else environ[variable]
-            settings[name] = Setting(parse(option, raw, variable), Origin.of(variable, Layer.SBATCH))
-    rest = {v: word + (environ[v] if word.endswith("=") else "") for v, word in SBATCH_REST.items() if v in environ}
-    if environ.get("SBATCH_EXCLUSIVE") in EXCLUSIVE:
-        rest["SBATCH_EXCLUSIVE"] = f"exclusive={environ['SBATCH_EXCLUSIVE']}"
-        del settings["exclusive"]
-    if rest:
-        origin = Origin.of(", ".join(rest), Layer.SBATCH)
-        settings["slurm"] = Setting(parse(BY_NAME["slurm"], list(rest.values()), origin.text), origin)
+def from_scheduler(preset: Preset, own: str) -> Settings:
+    """Return the settings of a scheduler's own variables. `own` is the option for its further words."""
+    settings = {
+        name: Setting(parse(BY_NAME[name], value, variable), Origin.of(variable, Layer.SCHEDULER))
+        for name, (variable, value) in preset.options.items()
+    }
+    if preset.words:
+        origin = Origin.of(", ".join(preset.words), Layer.SCHEDULER)
+        settings[own] = Setting(parse(BY_NAME[own], list(preset.words.values()), origin.text), origin)
     return settings
 
 
-def unknown_of_sbatch(environ: Mapping[str, str]) -> list[str]:
-    """Return the SBATCH_* variables that shape a job, and that this mnrun does not know."""
-    names = {*SBATCH, *SBATCH_REST, "SBATCH_DEBUG", "SBATCH_IGNORE_PBS"}
-    return sorted(name for name in environ if name.startswith("SBATCH_") and environ[name] and name not in names)
-
-
 # Options for the same thing: one of them in a layer replaces the others in the layers below.
-RIVALS = (
-    ("gres", "gpus_per_node", "gpus"),
-    ("mem", "mem_per_cpu", "mem_per_gpu"),
-    ("hosts", "hostfile", "local"),
-)
+RIVALS = (("gres", "gpus_per_node", "gpus"), ("mem", "mem_per_cpu", "mem_per_gpu"), ("hosts", "hostfile", "local"))
 GPUS = ("gres", "gpus_per_node", "gpus", "gpus_per_task")  # requests, which replace a --no-gpu below
-# Options -> the words of --slurm for the same thing.
-WORDS = {"exclusive": ("exclusive",), "requeue": ("requeue", "no-requeue")}
 
 
 def merge(*layers: Settings) -> dict[str, Setting]:
@@ -209,13 +175,10 @@ def merge(*layers: Settings) -> dict[str, Setting]:
 
 
 def _without_rivals(below: Settings, layer: Settings) -> dict[str, Setting]:
-    """Return the lower settings without the rivals of those in `layer`.
-
-    Of --gres, GPUs and `none` are rivals. `local = false` is none.
-    """
+    """Return the lower settings without rivals of `layer`'s: of --gres, GPUs and `none`; not `local = false`."""
     rest = _without_words(below, layer)
     gres = str(layer["gres"].value) if "gres" in layer else ""
-    given = {name for name in layer if name != "gres" or parted(gres)[0] or gres == "none"}
+    given = {name for name in layer if name != "gres" or split_gres(gres)[0] or gres == "none"}
     if "local" in layer and not layer["local"].value:
         given.remove("local")
     if "no_gpu" not in layer and gres != "none" and any(name in given and layer[name].value for name in GPUS):
@@ -239,38 +202,38 @@ def without_gpus(merged: Settings, layers: Set[Layer]) -> dict[str, Setting]:
 def _drop(settings: dict[str, Setting], name: str) -> None:
     """Remove a setting. Of --gres, the resources that are no GPUs stay."""
     setting = settings.pop(name)
-    others = parted(str(setting.value))[1] if name == "gres" else ""
+    others = split_gres(str(setting.value))[1] if name == "gres" else ""
     if others:
         settings[name] = replace(setting, value=others)
 
 
 def _without_words(below: Settings, layer: Settings) -> dict[str, Setting]:
-    """Return the lower settings without the words of --slurm that contradict `layer`, and without options that its
+    """Return the lower settings without the schedulers' own words that contradict `layer`, and without options that its
     words contradict."""
     rest = dict(below)
-    typed = {word.partition("=")[0] for word, _ in layer["slurm"].words} if "slurm" in layer else set()
-    for name, synonyms in WORDS.items():
-        if name in layer and "slurm" in rest:
-            slurm = rest["slurm"]
-            rest["slurm"] = slurm.having(pair for pair in slurm.words if pair[0].partition("=")[0] not in synonyms)
-        elif typed & set(synonyms):
-            rest.pop(name, None)
+    for own in OWN.values():
+        typed = {word.partition(own.ends)[0] for word, _ in layer[own.name].words} if own.name in layer else set()
+        for name, synonyms in own.synonyms.items():
+            if name in layer and own.name in rest:
+                words = rest[own.name].words
+                kept = [pair for pair in words if pair[0].partition(own.ends)[0] not in synonyms]
+                rest[own.name] = rest[own.name].having(kept)
+            elif typed & set(synonyms):
+                rest.pop(name, None)
     return rest
 
 
 def _added(below: Setting | None, above: Setting, option: Option, level: int) -> Setting:
     words = below.words if below is not None else ()
-    for word, origin in ((word, replace(origin, level=level)) for word, origin in above.words):
+    for word, origin in above.words:
+        entry = (word, replace(origin, level=level))
         others = tuple(old for old in words if not _is(option, old[0], word[1:])) if word.startswith("!") else words
-        if option.kind == "env" and word.startswith("!"):
-            words = (
-                *others,
-                (word, origin),
-            )  # this also removes the job's own variable, not only those of lower layers
+        if option.kind == "env" and word.startswith("!"):  # this removes the job's own variable, too
+            words = (*others, entry)
         elif others != words or (word.startswith("!") and option.kind == "list" and option.name != "setup"):
             words = others
         else:
-            words = (*words, (word, origin))  # `! grep -q x` is a line of shell
+            words = (*words, entry)  # `! grep -q x` is a line of shell
     origin = below.origin + above.origin if below is not None else above.origin
     return Setting((), origin).having(words)
 
@@ -279,67 +242,47 @@ def _is(option: Option, word: str, name: str) -> bool:
     """Return whether `!name` means `word`: the whole word, or its variable, path or module without its value."""
     if word == name:
         return True
-    ends = {"env": "=", "bind": ":", "slurm": "=", "ulimit": "=", "module": "/"}.get(option.name)
-    return ends is not None and word.partition(ends)[0] == name
+    ends = {"env": "=", "bind": ":", "ulimit": "=", "module": "/", **{own.name: own.ends for own in OWN.values()}}
+    end = ends.get(option.name)
+    return end is not None and word.partition(end)[0] == name
 
 
 def parse(option: Option, raw: object, origin: str) -> Value:
     """Return the typed value of a person's text. Raises UsageError with option, value and origin."""
-    name = next(flag for flag in option.flags if flag.startswith("--"))
+    name = f"--{option.name.replace('_', '-')}"
     if option.kind == "flag":
         return _flag(name, raw, origin)
     if option.repeats:
         words = [str(word) for word in (raw if isinstance(raw, (list, tuple)) else (raw,))]
-        if option.name in ("slurm", "module", "ulimit"):
+        if option.name in ("module", "ulimit", *OWN):
             _refuse_control(name, words, origin)
-        if option.name == "slurm":
-            words = [syntax.long_option(word, origin) for word in words]
+        if option.name in OWN:
+            words = [OWN[option.name].word(word, origin) for word in words]
         return _split(name, words, origin) if option.kind == "words" else tuple(words)
     text = str(raw)
     if option.kind == "number":
         if re.fullmatch(r"\d+-\d+", text) and option.name == "nodes":
             least = text.partition("-")[0]
-            hint = f"write {name} {least}; a live run uses what Slurm grants: salloc -N {text} mnrun …"
-            raise UsageError(f"{name} {text}: mnrun places ranks before Slurm chooses a number ({origin})", hint)
+            problem = f"{name} {text}: mnrun places ranks before the scheduler chooses a number ({origin})"
+            raise UsageError(problem, f"write {name} {least}; inside a job, mnrun uses all of its nodes")
         if not re.fullmatch(r"0*[1-9]\d{0,8}", text, re.ASCII):
             raise UsageError(f"{name} {text!r} is not a positive number ({origin})")
         return int(text)
     if option.kind == "seconds":
         return _seconds(name, text, origin)
     if option.choices and text not in option.choices:
-        import difflib
-
-        near = (
-            ["host"]
-            if (option.name, text) == ("runtime", "none")
-            else difflib.get_close_matches(text, option.choices, 1)
-        )
-        hint = (f"did you mean {near[0]}? " if near else "") + "use one of " + ", ".join(option.choices)
+        meant = "host" if (option.name, text) == ("runtime", "none") else text
+        near = nearest(meant, option.choices)
+        hint = (f"did you mean {near}? " if near else "") + "use one of " + ", ".join(option.choices)
         raise UsageError(f"{name} {text!r} is unknown ({origin})", hint)
     if not text and not option.batch:  # an empty value takes back that of a layer below
         raise UsageError(f"{name} is empty ({origin})")
     if option.batch:
         _refuse_control(name, [text], origin)
-        syntax.refuse(option.name, text, origin)
+        text = formats.read(option.name, text, origin)
     if option.name == "signal" and text:
-        _refuse_signal(text, origin)
+        formats.refuse_signal(text, origin)
     return text
-
-
-# Signals that a job's script passes on to the program (jobs/batch.py), with Linux's numbers.
-PASSED = {"TERM": 15, "INT": 2, "HUP": 1, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "CONT": 18}
-
-
-def passed(text: str) -> str:
-    """Return the name of such a signal in Slurm's spellings USR1, SIGUSR1, usr1 or 10. Return "" for any other."""
-    name = re.sub("^SIG", "", text.upper())
-    return next((signal for signal, number in PASSED.items() if name in (signal, str(number))), "")
-
-
-def _refuse_signal(text: str, origin: str) -> None:
-    if not passed(re.sub(r"^[RB]+:|@.*$", "", text, flags=re.IGNORECASE)):
-        problem = f"--signal {text}: mnrun does not forward this signal to programs ({origin})"
-        raise UsageError(problem, f"use one of {', '.join(PASSED)}, as USR1@120")
 
 
 def _refuse_control(name: str, words: Sequence[str], origin: str) -> None:

@@ -6,8 +6,9 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from mnrun.diagnosis import gpus, mpis, networks, programs, python, runtimes, slurm
-from mnrun.diagnosis.entry import Diagnosis
+from mnrun.diagnosis import gpus, mpis, networks, programs, python, runtimes
+from mnrun.messages import Diagnosis
+from mnrun.schedulers import KNOWN
 
 # A line counts for the first entry that fits, so the specific tables come first.
 TABLE = (
@@ -15,7 +16,7 @@ TABLE = (
     *networks.ENTRIES,
     *mpis.ENTRIES,
     *runtimes.ENTRIES,
-    *slurm.ENTRIES,
+    *(entry for scheduler in KNOWN.values() for entry in scheduler.MESSAGES),
     *python.ENTRIES,
     *programs.ENTRIES,
 )
@@ -70,6 +71,27 @@ def exception(lines: Iterable[str], code: int) -> str:
             found.add(line)
             inside = False
     return found.pop()[:200] if len(found) == 1 else ""
+
+
+def traceback(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return the traceback by which a Python program ended, or () if there is none, or several, or half of one."""
+    found: list[tuple[str, ...]] = []
+    block: list[str] = []
+    for line in map(plain, deque(lines, maxlen=LINES)):
+        begins = line.startswith("Traceback (most recent call last):")
+        if begins or (block and line.startswith(" ")):
+            block = [line] if begins else [*block, line]
+        elif block and EXCEPTION.search(line):
+            found, block = [*found, (*block, line)], []
+        elif block:  # of another rank
+            return ()
+    return found[0] if len(found) == 1 else ()
+
+
+def labelled(lines: Iterable[str], rank: int) -> tuple[str, ...]:
+    """Return the lines that begin with the label of a rank (-l), without it."""
+    label = re.compile(rf"^ {{0,8}}{rank}: ")
+    return tuple(label.sub("", line) for line in deque(lines, maxlen=LINES) if label.match(line))
 
 
 def plain(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Run a builder until its end, with its steps on the screen, and keep only a whole image."""
+"""Build and convert images: run a builder until its end, with its steps on the screen, and keep only a whole image."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from typing import TextIO
 
 from mnrun.errors import Impossible, RuntimeFailed, UsageError
 from mnrun.files import BASH, wrappers
-from mnrun.images import FILES, builders
+from mnrun.images import FILES, TAGGERS, builders, definitions, recipes
 from mnrun.images.cache import delete
 from mnrun.model import Command, Words
 from mnrun.system import clock, process
+from mnrun.system.events import Ended, Event, Line, Noise, Signal
 from mnrun.system.paths import exposed
-from mnrun.system.process import Child, Event, Stopped
+from mnrun.system.process import Child, Stopped
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals, cleaning_up
 
+Texts = Mapping[str, str]  # name -> value
 LINES = 200  # of the builder's output, kept for the error message
 FAREWELL = 10.0  # seconds that a builder has to clean up after a signal
 
@@ -39,6 +41,81 @@ def refuse_root(builder: str, uid: int) -> None:
     if uid == 0 and builder in FILES:
         problem = f"{builder} build is not run as root, since the recipe's steps would be root here"
         raise Impossible(problem, "build as an ordinary user: --fakeroot needs no rights")
+
+
+def text_of(source: str, given: Texts, form: str) -> tuple[str, Path, Texts]:
+    """Return the text to build in this format, the directory of the files that it copies, and the builder's arguments.
+    Raises UsageError."""
+    recipe = recipes.find(source)
+    path = Path(source).expanduser().absolute()
+    if recipe is None and path.suffix == ".py":
+        recipe = recipes.read(path)
+    if recipe:
+        return recipes.render(recipe, given, form), recipe.path.parent, {}
+    if not path.is_file():
+        known = ", ".join(recipe.name for recipe in recipes.recipes())
+        raise UsageError(f"{source} is neither a file or directory here nor a recipe", f"the recipes are {known}")
+    if definitions.form_of(path) == form:
+        return path.read_text(encoding="utf-8"), path.parent, given
+    if given:
+        raise UsageError(f"--arg has no effect on {source}, which is converted first", "set its arguments in the file")
+    return definitions.converted(path, form), path.parent, {}
+
+
+def chosen(source: str, form: str) -> str:
+    """Return the source, or of a directory the file in it that is built. Raises UsageError."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir() or recipes.find(source):
+        return source
+    return str(definitions.within(folder, form))
+
+
+def to_file(source: str, target: Path, given: Texts, wanted: str, force: bool, environ: Texts, shown: Screen) -> None:
+    """Build an image file. Raises LaunchError, or Stopped at a signal."""
+    text, context, arguments = text_of(source, given, "singularity")
+    builder = builders.choose(FILES, wanted, process.has)
+    refuse_root(builder, os.getuid())
+    with workshop(target, force) as place:
+        definition, made = place / "image.def", place / "image.sif"
+        definition.write_text(text, encoding="utf-8")
+        shown.say(f"building {target} from {source}, by {builder}")
+        words = builders.to_file(builder, made, definition, arguments)
+        run(str(target), words, context, environ, shown, near=local(source))
+        keep(made, target)
+
+
+def local(source: str) -> str:
+    """Return how a build by this source does without a registry."""
+    if (recipe := recipes.find(source)) and "base" in recipe.arguments:
+        return "name a local base with --arg base=FILE"
+    return "write a definition that begins with Bootstrap: localimage and From: FILE.sif"
+
+
+def to_store(source: str, tag: str, given: Texts, wanted: str, root: str, environ: Texts, shown: Screen) -> None:
+    """Build an image of this name in a store. `root` is the place of Podman's, or "". Raises as to_file does."""
+    text, context, arguments = text_of(source, given, "docker")
+    builder = builders.choose(TAGGERS, wanted, process.has)
+    shown.say(f"building {tag} from {source}, by {builder}")
+    words = builders.to_store(builder, tag, context, arguments, root)
+    run(tag, words, context, environ, shown, text)
+
+
+def file_of(
+    source: str, target: Path, programs: tuple[str, str], force: bool, root: str, environ: Texts, shown: Screen
+) -> None:
+    """Make a file of an image in a store. Raises as to_file does."""
+    with workshop(target, force) as place:
+        made = place / "image.sif"
+        words = builders.conversion(*programs, root, place, "file", source, str(made))
+        run(str(target), words, place, environ, shown)
+        keep(made, target)
+
+
+def store_of(source: Path, tag: str, programs: tuple[str, str], root: str, environ: Texts, shown: Screen) -> None:
+    """Make an image in a store of a file. Raises as to_file does."""
+    with sheltered("mnrun-convert.") as place:
+        words = builders.conversion(*programs, root, place, "store", str(source), tag)
+        run(tag, words, place, environ, shown)
 
 
 @contextmanager
@@ -92,10 +169,7 @@ def sheltered(prefix: str) -> Iterator[Path]:
 
 
 def _make(place: Path) -> None:
-    """Make a workshop, or take one that a killed build has left.
-
-    Raises UsageError if another user has made it, or may write to it: its files are run, and then removed.
-    """
+    """Make a workshop, or take that of a killed build. Raises UsageError if others made it, or may write to it."""
     try:
         place.mkdir(mode=0o700)
     except FileExistsError:
@@ -133,11 +207,11 @@ def _lock(file: TextIO) -> None:
             raise UsageError(problem, "wait for it, or remove that directory if no process builds") from None
 
 
-def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], screen: Screen, text: str = "") -> None:
-    """Run a builder in a directory, with `text` as its input.
-
-    Raises RuntimeFailed with the builder's step and error, or Stopped at a signal.
-    """
+def run(
+    title: str, words: Words, directory: Path, environ: Texts, screen: Screen, text: str = "", near: str = ""
+) -> None:
+    """Run a builder in a directory, with `text` as its input. `near` tells how it does without a registry. Raises
+    RuntimeFailed, or Stopped at a signal."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     screen.command(builders.typed(words))
     words = process.tied((*BASH, str(wrappers()["build_group.sh"]), str(directory), *words))
@@ -152,7 +226,7 @@ def run(title: str, words: Words, directory: Path, environ: Mapping[str, str], s
             _end(child)
             screen.done()
     if code:
-        reason, remedy = builders.why(last)
+        reason, remedy = builders.why(last, near)
         raise RuntimeFailed(f"cannot make {title}: {reason}", remedy)
     screen.say(f"built {title}, after {time.monotonic() - begin:.0f} s")
 
@@ -161,18 +235,16 @@ def _listen(child: Child, events: queue.SimpleQueue[Event], last: deque[str], sc
     """Show the steps, and return the exit code. Raises Stopped at a signal."""
     while True:
         event = clock.take(events, math.inf)
-        assert event is not None
-        kind, _, data = event
-        if kind == "signal":
-            raise Stopped(int(str(data)))
-        if kind == "ended":
-            return int(str(data))
-        line = str(data)
-        last.append(line)
-        if screen.verbose:
-            screen.relay(line)
-        elif step := builders.step(line):
-            screen.phase(f"building: {step[:100]}")
+        if isinstance(event, Signal):
+            raise Stopped(event.signum)
+        if isinstance(event, Ended):
+            return event.code
+        if isinstance(event, (Line, Noise)):
+            last.append(event.text)
+            if screen.verbose:
+                screen.relay(event.text)
+            elif step := builders.step(event.text):
+                screen.phase(f"building: {step[:100]}")
 
 
 def _end(child: Child) -> None:

@@ -26,22 +26,21 @@ _LAST_WORDS = re.compile(  # the builder's own last line, after the reason of a 
 _REASON = re.compile(
     r"^(E: |.*\b(error|fatal|failed|cannot|can't|unable|not found|no such|denied|refused)\b)", re.IGNORECASE
 )
+_NEAR = "build where that is in reach"
 _REMEDIES = {
     r"no space left|disk quota": "free some space, or name another directory with APPTAINER_TMPDIR and TMPDIR",
     r"subuid|subgid|newuidmap|fakeroot": "an administrator adds subordinate ids for you (subuid(5))",
-    r"no such host|resolve|connection refused|i/o timeout|unreachable|failed to fetch": "build where that is in reach, "
-    "or name a local base with --arg base=FILE",
+    r"no such host|resolve|connection refused|i/o timeout|unreachable|failed to fetch": _NEAR,
     r"unauthorized|denied: |authentication required": "log in to that registry, as with `docker login`",
     r"x509": "an administrator adds the registry's CA to the system's certificates",
     r"toomanyrequests": "log in to that registry, or wait",
 }  # fmt: skip
 
+_MAKE = (*BASH, "-c", kit.bundle("make_image.sh"), "make_image.sh")
+
 
 def choose(names: Words, wanted: str, has: Callable[[str], bool]) -> str:
-    """Return the `wanted` one of these builders, or else the first that this machine has.
-
-    Raises UsageError for a builder that makes the other kind of image, and Impossible if there is none.
-    """
+    """Return the `wanted` builder, or the first that is here. Raises UsageError for the other kind, or Impossible."""
     makes, other = ("a file", "--tag NAME") if names == FILES else ("an image of a store", "-o FILE.sif")
     if wanted and wanted not in names:
         raise UsageError(f"--builder {wanted} does not make {makes}", f"use {other}")
@@ -58,26 +57,21 @@ def to_file(builder: str, made: Path, definition: Path, arguments: Mapping[str, 
 
 
 def to_store(builder: str, tag: str, context: Path, arguments: Mapping[str, str], podman: str) -> Words:
-    """Return the words that build an image of the store from the Dockerfile on standard input.
-
-    `podman` is the place of Podman's store (--podman-root).
-    """
+    """Return the words that build an image from the Dockerfile on their input. `podman` is its --podman-root."""
     words = ("--force-rm", "--tag", tag, "--file", "-", *_build_arguments(arguments), str(context))
-    return (*BASH, "-c", kit.with_engines("build_image.sh"), "build_image.sh", builder, podman, *words)
+    return (*_MAKE, builder, podman, "build", *words)
 
 
 def conversion(store: str, program: str, podman: str, place: Path, what: str, source: str, target: str) -> Words:
     """Return the words that make a file of a store's image (`what` is "file"), or the other way round ("store")."""
-    script = "convert_image.sh"
-    words = (store, podman, program, str(place), what, source, target)
-    return (*BASH, "-c", kit.with_engines(script), script, *words)
+    return (*_MAKE, store, podman, what, program, str(place), source, target)
 
 
 def typed(words: Words) -> str:
     """Return the command of a build as a person would type it, and one of a conversion by the name of its script."""
     if words[0] != "bash":
         return shlex.join(words)
-    return shlex.join((words[6], "build", *words[8:]) if words[5] == "build_image.sh" else words[5:])
+    return shlex.join((words[6], *words[8:]) if words[8] == "build" else words[5:])
 
 
 def _build_arguments(arguments: Mapping[str, str]) -> Words:
@@ -90,8 +84,9 @@ def step(line: str) -> str:
     return next((match["step"].strip() for match in matches if match), "")
 
 
-def why(lines: Sequence[str]) -> tuple[str, str]:
-    """Return why a build failed, with its step, and the remedy, by the last lines of the builder's output."""
+def why(lines: Sequence[str], local: str = "") -> tuple[str, str]:
+    """Return why a build failed, with its step, and the remedy, by the last lines of the builder's output. `local`
+    tells how to begin without a registry."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in lines]
     lines = [line for line in lines if line]
     steps = [number for number, line in enumerate(lines) if step(line)]
@@ -101,7 +96,7 @@ def why(lines: Sequence[str]) -> tuple[str, str]:
     reason = re.sub(r"^(FATAL|ERROR|Error): *(While performing build: )?", "", reasons[-1])
     where = f"`{_short(step(lines[steps[-1]]))}`: " if steps else ""
     remedy = next((text for pattern, text in _REMEDIES.items() if re.search(pattern, reason, re.IGNORECASE)), "")
-    return f"{where}{reason}", remedy
+    return f"{where}{reason}", f"{remedy}, or {local}" if remedy == _NEAR and local else remedy
 
 
 def _short(text: str) -> str:

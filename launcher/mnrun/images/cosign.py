@@ -5,31 +5,21 @@ from __future__ import annotations
 import subprocess
 
 from mnrun.errors import UsageError
+from mnrun.system.commands import captured
 
 LIMIT = 60  # seconds
 
 
 def signature(name: str, key: str) -> str:
     """Return "valid", or why no signature by the public key in the file `key` is valid for the image REPOSITORY@DIGEST.
-
-    cosign asks the registry, with the login of ~/.docker/config.json. Raises UsageError if cosign is not on PATH.
-    """
+    cosign asks the registry, with the login of ~/.docker/config.json. Raises UsageError if cosign is not on PATH."""
     words = ("cosign", "verify", "--key", key, name)
     try:
-        done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT,
-            check=False,
-        )
+        done = captured(words, LIMIT)
     except FileNotFoundError:
-        raise UsageError(
-            f"the signature of {name} is in its registry, and cosign is not on PATH here",
-            "install cosign, or copy the image to a file, which `apptainer verify` checks",
-        ) from None
+        problem = f"the signature of {name} is in its registry, and cosign is not on PATH here"
+        remedy = "install cosign, or copy the image to a file, which `apptainer verify` checks"
+        raise UsageError(problem, remedy) from None
     except subprocess.TimeoutExpired:
         return f"cosign did not answer within {LIMIT} s"
     if done.returncode == 0:

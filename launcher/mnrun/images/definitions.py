@@ -10,6 +10,27 @@ from mnrun.errors import UsageError
 _BEGINNINGS = {"singularity": r"bootstrap\s*:", "docker": r"(from|arg)\s"}
 
 
+# What is built of a directory. HPCCM's recipes are programs, and have the word Stage0.
+_NAMES = {"docker": ("Dockerfile", "Containerfile"), "singularity": ("Singularity", "*.def"), "recipe": ("*.py",)}
+_LOOKED = "Dockerfile, Containerfile, Singularity, *.def, or a recipe *.py with Stage0"
+
+
+def within(folder: Path, form: str) -> Path:
+    """Return the file in a directory from which an image is built: of this form, or a recipe, or of the other form.
+    Raises UsageError if there is none, or more than one of the first kind that is there."""
+    for kind in dict.fromkeys((form, "recipe", *_NAMES)):
+        found = sorted(path for name in _NAMES[kind] for path in folder.glob(name) if _is_source(path, kind))
+        if len(found) > 1:
+            raise UsageError(f"{folder} has {' and '.join(path.name for path in found)}", "name one of them")
+        if found:
+            return found[0]
+    raise UsageError(f"{folder} has nothing to build an image from: no {_LOOKED}", "name a file, or a recipe of mnrun")
+
+
+def _is_source(path: Path, kind: str) -> bool:
+    return path.is_file() and (kind != "recipe" or b"Stage0" in path.read_bytes())
+
+
 def form_of(path: Path) -> str:
     """Return "docker" or "singularity", by the first instruction of a file. Raises UsageError for any other file."""
     try:
@@ -20,10 +41,8 @@ def form_of(path: Path) -> str:
     for form, beginning in _BEGINNINGS.items():
         if re.match(beginning, first, re.IGNORECASE):
             return form
-    raise UsageError(
-        f"{path} is neither a Dockerfile nor a definition: it begins with {first[:60]!r}",
-        "the first instruction is FROM or ARG, or Bootstrap:",
-    )
+    problem = f"{path} is neither a Dockerfile nor a definition: it begins with {first[:60]!r}"
+    raise UsageError(problem, "the first instruction is FROM or ARG, or Bootstrap:")
 
 
 def converted(path: Path, form: str) -> str:
@@ -51,7 +70,5 @@ def _refuse_other_agents(path: Path) -> None:
     agents = re.findall(r"^\s*bootstrap\s*:\s*(\S+)", path.read_text(encoding="utf-8"), re.IGNORECASE | re.MULTILINE)
     others = [agent for agent in agents if agent.lower() != "docker"]
     if others:
-        raise UsageError(
-            f"{path} begins with Bootstrap: {others[0]}, and a Dockerfile begins with an image of a registry",
-            "use -o FILE.sif",
-        )
+        problem = f"{path} begins with Bootstrap: {others[0]}, and a Dockerfile begins with an image of a registry"
+        raise UsageError(problem, "use -o FILE.sif")

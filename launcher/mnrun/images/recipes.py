@@ -63,10 +63,7 @@ def read(path: Path) -> Recipe:
 
 
 def render(recipe: Recipe, given: Mapping[str, str], form: str) -> str:
-    """Return the text of a Dockerfile ("docker") or a definition ("singularity"), with these build arguments.
-
-    Raises UsageError if an argument or the recipe is wrong, and Impossible without HPCCM.
-    """
+    """Return the text of a recipe in this format. Raises UsageError for a wrong argument, Impossible without HPCCM."""
     try:
         from hpccm import recipe as hpccm_recipe
         from hpccm.common import container_type
@@ -94,10 +91,8 @@ def archive() -> str:
     for path in (_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*"))):
         if path.is_file() and (match := _ARCHIVE.search(path.read_text(encoding="utf-8", errors="replace"))):
             return match[1]
-    raise UsageError(
-        f"base=debootstrap:… needs an archive of packages, and {_APT} names none",
-        "write a definition with MirrorURL, or name another base",
-    )
+    problem = f"base=debootstrap:… needs an archive of packages, and {_APT} names none"
+    raise UsageError(problem, "write a definition with MirrorURL, or name another base")
 
 
 def _arguments(recipe: Recipe, given: Mapping[str, str], form: str) -> dict[str, str]:
@@ -113,11 +108,8 @@ def _arguments(recipe: Recipe, given: Mapping[str, str], form: str) -> dict[str,
 
 
 def base_image(text: str, form: str) -> tuple[str, str]:
-    """Return the agent that fetches a base, and the base as that agent names it. Raises UsageError.
-
-    A file or a directory has the agent localimage, and debootstrap:SUITE is Debian's installer. Only definitions have
-    these two.
-    """
+    """Return the agent that fetches a base, and the base as that agent names it. Raises UsageError. A file or a
+    directory has the agent localimage, and debootstrap:SUITE is Debian's installer. Only definitions have these two."""
     agent, _, suite = text.partition(":")
     if agent == "debootstrap":
         if form == "docker" or not re.fullmatch(r"[a-z]+", suite):
@@ -131,17 +123,13 @@ def base_image(text: str, form: str) -> tuple[str, str]:
     if from_registry:
         scheme, _, name = text.rpartition("://")
         if form == "docker" and scheme not in ("", "docker"):
-            raise UsageError(
-                f"base={text} is no image for a Dockerfile", "name an image of docker://, or use -o FILE.sif"
-            )
+            problem = f"base={text} is no image for a Dockerfile"
+            raise UsageError(problem, "name an image of docker://, or use -o FILE.sif")
         return scheme or "docker", name
     if form == "docker":
-        raise UsageError(
-            f"base={text} is a file or directory, and a Dockerfile begins with an image",
-            "name an image of a registry or of the store, or use -o FILE.sif",
-        )
+        problem = f"base={text} is a file or directory, and a Dockerfile begins with an image"
+        raise UsageError(problem, "name an image of a registry or of the store, or use -o FILE.sif")
     if not os.path.exists(path):
-        raise UsageError(
-            f"base={text} does not exist", "name an image of a registry, a SIF file, or a root file system"
-        )
+        problem = f"base={text} does not exist"
+        raise UsageError(problem, "name an image of a registry, a SIF file, or a root file system")
     return "localimage", path

@@ -47,10 +47,7 @@ def is_file_name(text: str) -> bool:
 
 
 def is_reference(text: str, exists: bool) -> bool:
-    """Return whether `text` names an image of a registry. `exists`: a path of that name exists here.
-
-    Raises UsageError if the text is neither clearly a path nor a reference.
-    """
+    """Return whether `text` names an image of a registry, and no path that `exists`. Raises UsageError if neither."""
     scheme, sign, rest = text.partition("://")
     if sign:
         if scheme not in SCHEMES:
@@ -66,10 +63,8 @@ def is_reference(text: str, exists: bool) -> bool:
         return True
     if re.search(r"[:@#]", text):
         _check(text, text)
-    raise UsageError(
-        f"--image {text} is not a file here, and names no registry",
-        f"write ./{text} or docker://{text}",
-    )
+    problem = f"--image {text} is not a file here, and names no registry"
+    raise UsageError(problem, f"write ./{text} or docker://{text}")
 
 
 def _check(text: str, name: str) -> None:
@@ -98,10 +93,7 @@ def for_stores(text: str, runtime: str) -> str:
 
 
 def by_digest(text: str, digest: str) -> str:
-    """Return the name of the image with this digest in the repository of a reference: `host/name@sha256:…`.
-
-    Return "" for the schemes oras and library, whose images are single files.
-    """
+    """Return `host/name@sha256:…` for a reference, or "" for oras and library, whose images are single files."""
     scheme, sign, rest = text.rpartition("://")
     match = _NAME.fullmatch(rest)
     if match is None or (sign and scheme != "docker"):

@@ -20,6 +20,7 @@ from mnrun.images.reference import is_file_name
 from mnrun.near import nearest
 
 CHUNK = 1 << 20
+LISTED = 5  # images of a folder, for a name that is like none of them
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,7 @@ class Source:
 
 
 def source(path: str, image_cache: Path, glance: Callable[[], None] = lambda: None) -> Source:
-    """Return an image file with its digest. `glance` is called again and again meanwhile, and may raise.
-
-    Raises UsageError if it is no file that can be read.
-    """
+    """Return an image file with its digest. `glance` is called meanwhile, and may raise. Raises UsageError."""
     if not os.path.isfile(path):
         problem = f"--stage copies only an image file of this machine, and {path} is not one"
         raise UsageError(problem, "name an image file, or use --no-stage")
@@ -69,8 +67,10 @@ def refuse_mistyped(path: str, home: Path) -> None:
         names = sorted(os.listdir(folder))
         images = [other for other in names if is_file_name(other)]
         if images or home in (Path(folder), *Path(folder).parents):
-            near = nearest(name, images) or nearest(name, names)
-            meant = f"did you mean {os.path.join(folder, near)}? " if near else ""
+            stems = {os.path.splitext(other)[0]: other for other in reversed((*images, *names))}
+            near = stems.get(nearest(os.path.splitext(name)[0], stems), "")
+            there = f"{folder} has {', '.join(images[:LISTED])}{', …' * (len(images) > LISTED)}; " if images else ""
+            meant = f"did you mean {os.path.join(folder, near)}? " if near else there
             raise UsageError(f"there is no image {path}", f"{meant}--force starts the job without it")
 
 

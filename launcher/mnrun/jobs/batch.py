@@ -10,41 +10,39 @@ import os
 import platform
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from mnrun import versioned
-from mnrun.errors import BUG, LaunchError, NodeError, Requeued, UsageError
-from mnrun.jobs import archive, job_dir, records
+from mnrun import formats, versioned
+from mnrun.errors import NodeError, UsageError
+from mnrun.jobs import archive, job_dir, launches, records
 from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED, Begun, Submitted
 from mnrun.jobspec import JobSpec
-from mnrun.model import Outcome
-from mnrun.schedulers import at_hand
-from mnrun.schedulers.model import BatchStart
+from mnrun.schedulers.vocabulary import BatchStart
 from mnrun.system import process
 from mnrun.system.paths import entered, private
 
 MOST_LOST = 5  # starts that may end without the record of a requeue, before mnrun gives the job up
 
-# The signals that go on to the program: all names that sbatch accepts for --signal (config/layers.py).
-FORWARDED = (
-    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
-    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT),
-)
-# Starts a command that these signals do not reach: Slurm sends them to every process of the script.
+FORWARDED = tuple(signal.Signals[f"SIG{name}"] for name in formats.SIGNALS)  # the signals that go on to the program
+# Starts a command that these signals do not reach: a scheduler may send them to every process of the script.
 start = partial(process.start, deaf=True)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Start:
-    """A start of a job, and its outcome after its end."""
+    """A start of a job."""
 
     batch: BatchStart
-    outcome: Outcome | None = None
+
+    def owned(self, spec: JobSpec) -> bool:
+        """Return whether this launch writes the records of the job around this process, and does not leave those of a
+        live run. That of `mnrun submit` does, and one that has replaced the shell of a batch script (exec)."""
+        return spec.as_given or (self.batch.scripted and self.is_script and not spec.hosts.local)
 
     @property
     def is_script(self) -> bool:
@@ -53,47 +51,35 @@ class Start:
         return self.batch.script == str(os.getpid())
 
 
-def current(environ: Mapping[str, str]) -> Start:
-    """Return the start of the job in which this process runs."""
-    return Start(at_hand(environ).start(environ))
-
-
-def own(spec: JobSpec, environ: Mapping[str, str]) -> Start | None:
-    """Return the start of the job if this launch writes the job's records, and None for a live run.
-
-    The launch of `mnrun submit` does, and so does one that has replaced the shell of a batch script (exec). The shell
-    of another script goes on after the launch: only the files of its output are recorded.
-    """
-    start = current(environ)
-    if spec.as_given or (start.batch.scripted and start.is_script and not spec.hosts.local):
-        return start
-    if start.batch.scripted:
-        output, error = (_file_of(start.batch.script, number) for number in (1, 2))
-        _record(spec, start.batch, Submitted(id=start.batch.id, output=output, error=error))
-    return None
+def goes_on(spec: JobSpec, start: Start) -> str:
+    """Record the files of the output of a script whose shell goes on after this launch. Return the directory for what
+    the launch itself leaves, or "" outside of a script."""
+    if not start.batch.scripted:
+        return ""
+    output, error = (_file_of(start.batch.script, number) for number in (1, 2))
+    _record(spec, start.batch, Submitted(id=start.batch.id, output=output, error=error))
+    return os.path.join(spec.job_dir, start.batch.id, records.LAST)
 
 
 def _file_of(process: str, number: int) -> str:
-    """Return the file behind a descriptor of a process, as a pattern of Slurm's, or "" if it cannot be told."""
+    """Return the file behind a descriptor of a process, as a pattern (patterns.py), or "" if it cannot be told."""
     path = os.path.realpath(f"/proc/{process}/fd/{number}")
     return "" if path.startswith("/proc/") else path.replace("%", "%%")
 
 
-def apart(spec: JobSpec, start: Start) -> JobSpec:
+def with_own_folder(spec: JobSpec, start: Start) -> JobSpec:
     """Return the job with a directory of --split-output of its own for this task and this start."""
     if not spec.program.split_output or not spec.as_given:
         return spec
     again = f"start.{start.batch.restart}" if start.batch.restart else ""
     folder = os.path.join(spec.program.split_output, *filter(None, (start.batch.task, again)))
-    return replace(spec, program=replace(spec.program, split_output=folder))
+    return spec._replace(program=spec.program._replace(split_output=folder))
 
 
 @contextmanager
 def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
-    """Record the begin, the nodes and the end of this start. The end is `start.outcome`, or the error that is raised.
-
-    Raises NodeError if the record cannot be written, or if too many starts of the job were lost.
-    """
+    """Record the begin, the nodes and the end of this start (Records.ending). Raises NodeError if that fails, or if too
+    many starts of the job were lost."""
     folder = Path(spec.job_dir) / start.batch.id
     start_records = Records(folder / str(start.batch.restart))
     try:
@@ -106,6 +92,7 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
             for old in (records.OUTCOME, records.TIMELINE):
                 with suppress(FileNotFoundError):
                     os.unlink(old, dir_fd=place)
+        start_records.write(launches.OWNER, launches.mark())
         start_records.write(records.BEGUN, versioned.text(_begun(spec, start.batch)))
     except OSError as error:
         problem = f"cannot write to the job directory {error.filename or start_records.path}: {error.strerror}"
@@ -113,22 +100,14 @@ def recorded(spec: JobSpec, start: Start) -> Iterator[Records]:
     except UsageError as error:
         raise NodeError(error.message, error.remedy) from None
     _record(spec, start.batch, Submitted(id=start.batch.array))
-    code, why = BUG, ""
     try:
-        if spec.as_given:
-            _refuse_more(folder, start.batch.restart)
-        yield start_records
-        assert start.outcome is not None
-        code, why = start.outcome.code, start.outcome.why
-    except LaunchError as error:
-        code, why = error.code, REQUEUED if isinstance(error, Requeued) else error.message
-        raise
-    except SystemExit as error:  # HUP or TERM
-        code = error.code if isinstance(error.code, int) else BUG
-        raise
+        with start_records.ending():
+            if spec.as_given:
+                _refuse_more(folder, start.batch.restart)
+            yield start_records
     finally:
         start_records.close()
-        start_records.ended(code, why)
+        start_records.ended()
         with suppress(OSError):
             os.utime(folder)  # archive.read looks at its time
 
@@ -141,6 +120,7 @@ def _begun(spec: JobSpec, start: BatchStart) -> Begun:
         output=os.path.realpath("/proc/self/fd/1"),
         error=os.path.realpath("/proc/self/fd/2"),
         split_output=spec.program.split_output,
+        label=spec.program.label,
     )
 
 

@@ -6,31 +6,48 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from mnrun import versioned
-from mnrun.errors import LaunchError, UsageError
-from mnrun.jobs import archive, launches, timeline
+from mnrun.errors import BUG, LaunchError, Requeued, UsageError, tell
+from mnrun.jobs import archive, launches
 from mnrun.jobs.launches import OWNER as OWNER
-from mnrun.jobs.records import LOG, OUTCOME, SCRIPT, SUBMITTED, TIMELINE, Ended, Submitted
-from mnrun.jobs.timeline import Moments, NodeMoments, Timeline
+from mnrun.jobs.records import (
+    LOG,
+    OUTCOME,
+    REQUEST,
+    REQUEUED,
+    SAMPLES,
+    SCRIPT,
+    SUBMITTED,
+    TIMELINE,
+    Ended,
+    Requested,
+    Submitted,
+)
 from mnrun.jobspec import JobSpec, gpu_count
-from mnrun.model import Plan, Site, Worker, job_name
+from mnrun.model import UNKNOWN_IMAGE, ImageIdentity, Outcome, Plan, Site, Worker, job_name
+from mnrun.schedulers.vocabulary import is_id
 from mnrun.system.clock import Clock
 from mnrun.system.paths import entered, private, shared_badly
 from mnrun.system.screen import Screen
 from mnrun.system.signals import held
+from mnrun.watching import kept
+
+if TYPE_CHECKING:
+    from mnrun.jobs.timeline import Timeline
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The nodes that were ready, as `nodes.json` has them."""
+    """The nodes that were ready, as `nodes.json` has them, and the image that they had."""
 
     nodes: tuple[Worker, ...]
+    image: ImageIdentity = UNKNOWN_IMAGE
 
 
 class Records:
@@ -39,7 +56,13 @@ class Records:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock = Clock()
-        self._log: IO[bytes] | None = None  # stays open, since each opening takes long on a shared filesystem
+        self.outcome: Outcome | None = None  # of the launch, once it has ended without an error
+        self.end: Ended | None = None  # of the launch, also by an error
+        self.times: Timeline | None = None  # of the launch, once it has ended
+        # These stay open, since each opening takes long on a shared filesystem.
+        self._log: IO[bytes] | None = None
+        self._samples: IO[bytes] | None = None
+        self._thinner = kept.Thinner()
 
     def write(self, name: str, text: str) -> None:
         """Write the file whole or not at all: beside its name, then renamed."""
@@ -51,6 +74,12 @@ class Records:
 
     def log(self, line: str, word: str = "") -> None:
         """Write a line that the guards have sent. `word` is its first one, if that is a word of ours."""
+        if word == kept.WORD:
+            with suppress(OSError):
+                self._sample(line + "\n")
+            return
+        from mnrun.jobs import timeline  # at the first word of a node, which starts meanwhile
+
         if word in timeline.WORDS:
             self.clock.mark(word, line.split(" ", 2)[1])
         with suppress(OSError):  # a full disk must not end the job
@@ -59,20 +88,42 @@ class Records:
                     self._log = self._opened(place, LOG, os.O_APPEND, buffering=0)
             self._log.write((line + "\n").encode("utf-8", "surrogateescape"))
 
-    def close(self) -> None:
-        """End the log."""
-        if self._log is not None:
-            self._log.close()
-        self._log = None
+    def _sample(self, line: str) -> None:
+        if not self._thinner.takes(line):
+            return
+        if self._samples is None:
+            with entered(self.path) as place:
+                self._samples = self._opened(place, SAMPLES, os.O_APPEND, buffering=0)
+        self._samples.write(line.encode("utf-8", "surrogateescape"))
+        if self._samples.tell() > kept.LIMIT:
+            self._samples.close()
+            self._samples = None
+            self._thinner.stride *= 2
+            self.write(SAMPLES, kept.thinned(archive.text(self.path, SAMPLES)))
 
-    def timeline(self, job: str, nodes: Iterable[str]) -> Timeline:
-        """Record the timeline of the launch, which ends now, and return it."""
-        self.clock.mark("over")
-        by_node = {node: NodeMoments(**self.clock.nodes.get(node, {})) for node in nodes}
-        found = Timeline(job, Moments(**self.clock.moments), by_node)
-        with suppress(OSError):
-            self.write(TIMELINE, versioned.text(found))
-        return found
+    def used(self) -> str:
+        """Return in a line what the samples say, or "" without any."""
+        from mnrun.watching import series
+
+        return str(series.used(series.read_all(archive.text(self.path, SAMPLES))) or "")
+
+    def close(self) -> None:
+        for file in filter(None, (self._log, self._samples)):
+            file.close()
+        self._log = self._samples = None
+
+    @contextmanager
+    def timed(self, job: str, nodes: Iterable[str]) -> Iterator[None]:
+        """Enclose the launch of this name on these nodes, and record its timeline after it."""
+        try:
+            yield
+        finally:
+            from mnrun.jobs import timeline
+
+            self.clock.mark("over")
+            by_node = {node: timeline.NodeMoments(**self.clock.nodes.get(node, {})) for node in nodes}
+            self.times = timeline.Timeline(job, timeline.Moments(**self.clock.moments), by_node)
+            self.note(TIMELINE, versioned.text(self.times))
 
     @staticmethod
     def _opened(place: int, name: str, how: int, buffering: int = -1) -> IO[bytes]:
@@ -80,15 +131,15 @@ class Records:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how
         return os.fdopen(os.open(name, flags, 0o600, dir_fd=place), "wb", buffering)
 
-    def fabric(self, lines: Iterable[str]) -> None:
-        """Record the networks chosen for the ranks, with the reasons. The log has the facts that the nodes reported."""
+    def note(self, name: str, text: str) -> None:
+        """Write a file without which the job goes on, as on a full disk."""
         with suppress(OSError):
-            self.write("fabric", "".join(f"{line}\n" for line in lines))
+            self.write(name, text)
 
-    def launched(self, plan: Plan, site: Site) -> None:
-        """Record where the launch runs, for commands that enter it."""
+    def launched(self, plan: Plan, site: Site, own: bool = False) -> None:
+        """Record where the launch runs, for commands that enter it. `own`: mnrun has got the job for it."""
         gpus = {} if plan.spec.resources.no_gpu else {n: site.gpus[n] for n in plan.layout.nodes if site.gpus.get(n)}
-        hosts = plan.spec.hosts
+        spec, hosts = plan.spec, plan.spec.hosts
         record = launches.LaunchRecord(
             job=plan.job,
             scheduler=site.scheduler,
@@ -103,34 +154,48 @@ class Records:
             begun=time.time(),
             runtime=plan.spec.container.runtime,
             script=site.script,
+            beside=site.beside,
+            image=plan.spec.container.image_name,
+            command=(spec.program.script, *spec.program.command) if spec.program.script else spec.program.command,
+            mode=spec.start.mode,
+            starter=plan.starter,
+            asked=time.time() - self.clock.age,
+            own=own,
         )
-        with suppress(OSError):
-            self.write(launches.LAUNCH, versioned.text(record))
+        self.note(launches.LAUNCH, versioned.text(record))
 
-    def ready(self, workers: Iterable[Worker]) -> None:
+    def ready(self, workers: Iterable[Worker], image: ImageIdentity = UNKNOWN_IMAGE) -> None:
         """Record the nodes. All are in one file, since a shared filesystem may take milliseconds to make a file."""
-        with suppress(OSError):
-            self.write("nodes.json", versioned.text(Ready(tuple(workers))))
+        self.note(launches.READY, versioned.text(Ready(tuple(workers), image)))
 
-    def ended(self, code: int, why: str) -> None:
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Enclose a launch, and note its end: `outcome`, or the error that is raised, which is shown first."""
+        code, why, reason = BUG, "", ""
+        try:
+            yield
+            if self.outcome is not None:
+                code, why, reason = self.outcome.code, self.outcome.why, self.outcome.reason
+        except LaunchError as error:
+            code, why, reason = tell(error), REQUEUED if isinstance(error, Requeued) else error.message, error.reason
+            raise
+        except SystemExit as error:  # HUP or TERM
+            code = error.code if isinstance(error.code, int) else BUG
+            raise
+        finally:
+            self.end = Ended(time.time(), code, why, reason)
+
+    def ended(self) -> None:
         """Record the exit code, and the reason if there is one."""
-        with suppress(OSError):
-            self.write(OUTCOME, versioned.text(Ended(time.time(), code, why)))
-
-    def prove(self, summary: str, topologies: Mapping[str, Sequence[str]]) -> None:
-        """Record the summary of the run, and each node's topology as `nvidia-smi topo -m` prints it."""
-        with suppress(OSError):
-            self.write("summary", summary + "\n")
-            for node, lines in topologies.items():
-                self.write(f"topology.{node}", "\n".join(lines) + "\n")
+        if self.end is not None:
+            self.note(OUTCOME, versioned.text(self.end))
 
 
 @contextmanager
-def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
-    """Make the launch's directory under `parent`, and remove it at the end unless `keep`.
-
-    Raises UsageError if the directory cannot be made or written (permissions, a full disk).
-    """
+def opened(parent: str, job: str, keep: bool, last: str = "", number: str = "") -> Iterator[Records]:
+    """Make the launch's directory under `parent`, and remove it at the end unless `keep`. It becomes `last`, if that is
+    named, in the place of the one of an earlier launch. Else the reason of a failure is noted under the `number` of the
+    scheduler's job. Raises UsageError if it cannot be made or written (permissions, a full disk)."""
     path = Path(parent) / job
     try:
         make_base(path.parent)
@@ -147,37 +212,56 @@ def opened(parent: str, job: str, keep: bool) -> Iterator[Records]:
             f"cannot write to the job directory {path}: {error.strerror}", "name another with --job-dir"
         ) from None
     try:
-        yield records
-    except LaunchError as error:
-        if keep:
-            records.ended(error.code, error.message)
-        raise
+        with records.ending():
+            yield records
     finally:
         records.close()
         with held():
+            if keep or last:
+                records.ended()
             with suppress(OSError):  # a read-only file system must not hide the exit code
                 (path / OWNER).unlink(missing_ok=True)
+            if last:
+                _replace(Path(last), path, keep)
+            elif number and records.end is not None and records.end.code and records.end.why:
+                archive.note_end(Path.home(), number, records.end)
             if not keep:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-@contextmanager
-def timed(clock: Clock, plan: Plan, records: Records, screen: Screen) -> Iterator[None]:
-    """Enclose a launch. After it, write its timeline into the records, and into the file of --timeline.
+def _replace(last: Path, path: Path, keep: bool) -> None:
+    """Put the directory of a launch in the place of that of an earlier one. `keep` leaves it where it is, too."""
+    beside, old = last.with_name(f".{path.name}.new"), last.with_name(f".{path.name}.old")
+    with suppress(OSError):
+        if keep:
+            shutil.copytree(path, beside)
+        else:
+            path.rename(beside)
+        with suppress(FileNotFoundError):
+            last.rename(old)
+        beside.rename(last)
+    for rest in (beside, old):
+        shutil.rmtree(rest, ignore_errors=True)
 
-    Raises UsageError before the launch if that file cannot be written.
-    """
+
+@contextmanager
+def reported(clock: Clock, plan: Plan, screen: Screen, records: Records) -> Iterator[None]:
+    """Enclose a launch and what is told of its end. After it, write the file of --timeline. Raises UsageError before
+    the launch if that file cannot be written."""
     records.clock = clock
     path = plan.spec.timeline
     if path:
         _write(path, "")
     try:
-        yield
+        with records.ending():
+            yield
     finally:
-        found = records.timeline(plan.job, plan.layout.nodes)
         try:
-            if path:
-                _write(path, versioned.text(timeline.trace(found)))
+            if path and records.times is not None:
+                from mnrun.jobs import about
+
+                told = next((about.of_run(launch, records.end) for launch in launches.read(records.path)), None)
+                _write(path, versioned.text(about.report(records.times, told)))
         except UsageError as error:  # the outcome of the launch counts for more
             screen.warn(str(error))
 
@@ -190,9 +274,12 @@ def _write(path: str, text: str) -> None:
 
 
 def _clear(parent: Path) -> None:
-    """Remove the directories of launches on this machine that were killed before they could do so."""
+    """Remove the directories of launches on this machine that were killed before they could do so. Note their ends."""
     for folder in launches.folders(parent):
         if launches.whereabouts(folder) == launches.GONE:
+            for run in launches.read(folder):
+                if is_id(run.number):
+                    archive.note_end(Path.home(), run.number, run.killed)
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -214,13 +301,9 @@ def writable(base: str) -> None:
         raise UsageError(f"cannot write to {path}: {error.strerror}", "name another with --job-dir") from None
 
 
-def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
-    """Record a submitted job where the other verbs look for it. A full disk must not lose the job.
-
-    Raises UsageError if another user has made its directory.
-
-    `record` needs no values that the job itself has: its command and its GPUs.
-    """
+def submitted(spec: JobSpec, record: Submitted, script: str = "", request: Requested | None = None) -> None:
+    """Record a submitted job where the other verbs look for it, with the command and the GPUs of `spec`. A full disk
+    must not lose the job. Raises UsageError if another user has made its directory."""
     command = (spec.program.script, *spec.program.command) if spec.program.script else spec.program.command
     whole = replace(record, command=command, gpus=gpu_count(spec.resources.gpus), time=time.time())
     base = Path(spec.job_dir)
@@ -229,6 +312,8 @@ def submitted(spec: JobSpec, record: Submitted, script: str = "") -> None:
         private(records.path)
         if script:
             records.write(SCRIPT, script)
+        if request is not None:
+            records.write(REQUEST, versioned.text(request))
         records.write(SUBMITTED, versioned.text(whole))
     except (PermissionError, NotADirectoryError) as error:
         problem = f"its records cannot lie in {records.path}: {error.strerror}"

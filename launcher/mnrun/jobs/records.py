@@ -2,10 +2,13 @@
 
     <base>/<ID>/submitted          by `mnrun submit`. ID is 123, or 123_4 for a task of an array
     <base>/<ID>/script             the script as it was handed in
-    <base>/<ID>/<RESTART>/begun    by the job itself, as it starts. RESTART is Slurm's SLURM_RESTART_COUNT
+    <base>/<ID>/request            the settings that it was made of, for `mnrun rerun`
+    <base>/<ID>/<RESTART>/begun    by the job itself, as it starts. RESTART counts its earlier starts
     <base>/<ID>/<RESTART>/log      the guards' lines
     <base>/<ID>/<RESTART>/timeline  by the job itself, at the end: where the time went (timeline.py)
+    <base>/<ID>/<RESTART>/samples  by the job itself, with --watch: what it uses on its nodes (watching/samples.py)
     <base>/<ID>/<RESTART>/outcome  by the job itself, last and whole. A job that was killed hard has none
+    <base>/<ID>/last/              the same of the last launch of a script whose shell goes on after it, without `begun`
 
 An array has <base>/123/ with `submitted` alone. Its tasks have directories of their own. Times are seconds since the
 epoch. Functions here touch no file.
@@ -17,56 +20,66 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-SUBMITTED, SCRIPT, BEGUN, LOG, OUTCOME = "submitted", "script", "begun", "log", "outcome"
-TIMELINE = "timeline"
+from mnrun.jobs import patterns
+from mnrun.record import Record
+from mnrun.schedulers.vocabulary import JobId, is_id
+
+SUBMITTED, SCRIPT, REQUEST, BEGUN = "submitted", "script", "request", "begun"
+LOG, OUTCOME = "log", "outcome"
+TIMELINE, SAMPLES, LAST = "timeline", "samples", "last"
 FAR = 1e11  # seconds since the epoch, in the year 5138
-NO_ARRAY = "4294967294"  # the task's number in Slurm's patterns, for a job without an array (NO_VAL, slurm.h)
+KILLED = "mnrun itself was killed"  # begins the reason of such an end
 REQUEUED = "requeued"  # the `why` of an outcome after which the scheduler starts the job again
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """The request. `nodes` and `gpus` (in all) are 0 if the request has none.
-
-    `tasks` is the size of an array, and 0 for other jobs.
-    `own` says that the job is a batch script of the user's own, with a line of mnrun in it.
-    `output` and `error` are Slurm's patterns, and `split_output` is a directory. All three are absolute, or "".
-    """
+    """The request."""
 
     id: str
     name: str = ""
     cluster: str = ""
-    nodes: int = 0
-    gpus: int = 0
+    nodes: int = 0  # 0 if the request names none
+    gpus: int = 0  # in all
     command: tuple[str, ...] = ()
     time: float = 0
-    output: str = ""
-    error: str = ""
-    split_output: str = ""
-    tasks: int = 0
-    own: bool = False
+    output: str = ""  # an absolute pattern (patterns.py)
+    error: str = ""  # another
+    split_output: str = ""  # an absolute directory
+    tasks: int = 0  # the size of an array
+    own: bool = False  # whether the job is a batch script of the user's own, with a line of mnrun in it
 
     def files(self, identity: str, user: str) -> tuple[Path, ...]:
         """Return the files of the output and the errors of job `identity`, each once, as far as its id tells them."""
-        names = [named(pattern, identity, self.name, user) for pattern in (self.output, self.error)]
-        return tuple(dict.fromkeys(Path(os.path.realpath(name)) for name in names if name))
+        known = patterns.values(JobId.of(identity), self.name, user)
+        told = [text for text in (self.output, self.error) if text and patterns.letters(text) <= set(known)]
+        return tuple(dict.fromkeys(Path(os.path.realpath(patterns.filled(text, known))) for text in told))
+
+
+@dataclass(frozen=True)
+class Requested:
+    """All that a job was made of, so that it can be made again."""
+
+    cwd: str
+    command: tuple[str, ...]
+    settings: Mapping[str, Mapping[str, Any]]  # option -> its value, and the origin of that
 
 
 @dataclass(frozen=True)
 class Begun:
-    """The place where a start of the job runs. `nodes` is folded (node[01-04]). The paths are absolute, without
-    patterns."""
+    """The place where a start of the job runs."""
 
     time: float
-    nodes: str = ""
+    nodes: str = ""  # folded: node[01-04]
     head: str = ""
-    output: str = ""
+    output: str = ""  # an absolute path, as the next two
     error: str = ""
     split_output: str = ""
+    label: bool = False  # whether the lines of each rank begin with its number
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -76,28 +89,26 @@ class Begun:
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a start of the job: its exit code, and a reason if that is not the program's own."""
+    """The end of a start of the job: its exit code, and a reason if that is not the program's own, in words and in one
+    word for programs."""
 
     time: float
     code: int
     why: str = ""
+    reason: str = ""
 
 
-@dataclass(frozen=True)
-class JobRecord:
-    """The records in a job's directory, of its last start.
-
-    `restart` is the number of that start, or -1 if the job has not begun. `touched` is the time of the last write by a
-    start that has not ended, or 0 if unknown.
-    """
+class JobRecord(Record):
+    """The records in a job's directory, of its last start."""
 
     id: str
     submitted: Submitted | None = None
-    restart: int = -1
+    restart: int = -1  # the number of that start, or -1 before the first
     begun: Begun | None = None
     ended: Ended | None = None
-    touched: float = 0
+    touched: float = 0  # the time of the last write by a start that has not ended, or 0 if unknown
     folder: str = ""
+    launched: Ended | None = None  # the end of the last launch of a script whose shell goes on after it
 
     @property
     def over(self) -> bool:
@@ -106,17 +117,22 @@ class JobRecord:
 
     @property
     def time(self) -> float:
-        """Return the time of the newest record."""
-        return max(self.touched, self.told)
+        return max(self.touched, self.newest)
 
     @property
-    def told(self) -> float:
+    def newest(self) -> float:
         """Return the time of the newest record of a submission, a begin or an end."""
-        return max(part.time if part else 0.0 for part in (self.submitted, self.begun, self.ended))
+        return max(part.time if part else 0.0 for part in (self.submitted, self.begun, self.ended, self.launched))
 
     @property
     def array(self) -> str:
-        return self.id.partition("_")[0]
+        return JobId.of(self.id).number
+
+    def files(self, user: str) -> tuple[Path, ...]:
+        """Return the files of the output and the errors of this user's job, each once, as far as they are known."""
+        if self.begun is not None:
+            return self.begun.files
+        return self.submitted.files(self.id, user) if self.submitted is not None else ()
 
 
 def submitted(text: str) -> Submitted | None:
@@ -124,61 +140,42 @@ def submitted(text: str) -> Submitted | None:
     values = _object(text)
     if values is None or not is_id(str(values.get("id", ""))):
         return None
-    command = values.get("command")
-    return Submitted(
-        id=str(values["id"]),
-        name=_text(values, "name"),
-        cluster=_text(values, "cluster"),
-        nodes=_number(values, "nodes"),
-        gpus=_number(values, "gpus"),
-        command=tuple(map(str, command)) if isinstance(command, list) else (),
-        time=_time(values),
-        output=_text(values, "output"),
-        error=_text(values, "error"),
-        split_output=_text(values, "split_output"),
-        tasks=_number(values, "tasks"),
-        own=values.get("own") is True,
-    )
+    return Submitted(**{**_fields(Submitted, values), "id": str(values["id"])})
+
+
+def requested(text: str) -> Requested | None:
+    values = _object(text)
+    try:
+        assert values is not None
+        settings = {str(name): dict(value) for name, value in values["settings"].items()}
+        return Requested(str(values["cwd"]), tuple(map(str, values["command"])), settings)
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def begun(text: str) -> Begun | None:
-    """Return the record in a file's text, or None if there is none, or half of one."""
     values = _object(text)
     if values is None or "time" not in values:
         return None
-    return Begun(
-        time=_time(values),
-        nodes=_text(values, "nodes"),
-        head=_text(values, "head"),
-        output=_text(values, "output"),
-        error=_text(values, "error"),
-        split_output=_text(values, "split_output"),
-    )
+    return Begun(**_fields(Begun, values))
 
 
 def outcome(text: str) -> Ended | None:
-    """Return the record in a file's text, or None if there is none, or half of one."""
     values = _object(text)
     if values is None or not isinstance(values.get("code"), int):
         return None
-    return Ended(_time(values), values["code"], _text(values, "why"))
+    return Ended(**{**_fields(Ended, values), "code": values["code"]})
 
 
-def named(pattern: str, identity: str, name: str, user: str) -> str:
-    """Return the file that one of Slurm's patterns names for job `identity`.
-
-    The result is "" if it is for a rank, a node or the number of a task in Slurm, which its id does not tell.
-    """
-    array, _, task = identity.partition("_")
-    values = {"A": array, "a": task or NO_ARRAY, "x": name, "u": user, "%": "%", **({} if task else {"j": array})}
-    letters = "".join(values)
-    path = re.sub(rf"%(\d*)([{letters}])", lambda match: values[match[2]].rjust(int(match[1] or 0), "0"), pattern)
-    return "" if re.search(r"%\d*[a-zA-Z]", path) else path
+def end_line(job: str, end: Ended) -> str:
+    """Return a line with the end of a live run in this job."""
+    return json.dumps({"id": job, **vars(end)})
 
 
-def is_id(text: str) -> bool:
-    """Return whether this is an id as Slurm's users type it: 123, or 123_4 for a task of an array."""
-    return re.fullmatch(r"[1-9]\d*(_\d+)?", text, re.ASCII) is not None
+def live_end(line: str) -> tuple[str, Ended] | None:
+    """Return the job and the end in such a line, or None if it is not whole."""
+    ended, values = outcome(line), _object(line)
+    return (str(values["id"]), ended) if ended is not None and values is not None and "id" in values else None
 
 
 def restarts(names: Iterable[str]) -> list[int]:
@@ -186,13 +183,8 @@ def restarts(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9]\d*", name, re.ASCII))
 
 
-def rank_file(rank: int, stream: str) -> str:
-    """Return the name of a rank's file in the directory of --split-output. `stream` is out or err."""
-    return f"rank.{rank}.{stream}"
-
-
 def rank_of(name: str) -> tuple[int, str] | None:
-    """Return (rank, stream) of such a name, or None for any other name."""
+    """Return (rank, stream) of a file's name in the directory of --split-output, or None for any other name."""
     match = re.fullmatch(r"rank\.(\d+)\.(out|err)", name, re.ASCII)
     return (int(match[1]), match[2]) if match else None
 
@@ -205,16 +197,14 @@ def _object(text: str) -> Mapping[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def _text(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _number(values: Mapping[str, Any], name: str) -> int:
-    value = values.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _time(values: Mapping[str, Any]) -> float:
-    value = values.get("time")
-    return float(value) if isinstance(value, (int, float)) and 0 <= value < FAR else 0.0
+def _fields(kind: type[Submitted | Begun | Ended], values: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        value = values.get(field.name)
+        if field.name == "time":
+            found["time"] = float(value) if isinstance(value, (int, float)) and 0 <= value < FAR else 0.0
+        elif field.name == "command" and isinstance(value, list):
+            found["command"] = tuple(map(str, value))
+        elif type(value) is type(field.default):
+            found[field.name] = value
+    return found

@@ -8,19 +8,25 @@ from collections import deque
 from pathlib import Path
 
 BLOCK = 1 << 20
+_LINE = re.compile(rb"(\r?\n|\r(?=[^\r\n]))")  # the end of a line, or of what the next one is written over
 
 
 class Tail:
-    """One file, read from its beginning or from its last `lines` lines on.
+    """One file, read from its beginning or from its last `lines` lines on. With a `prefix`, each line has it in front.
+    `only` keeps the lines that have this, and `cut` takes it out of them."""
 
-    With a `prefix`, each line has it in front. `only` keeps the lines that hold this word.
-    """
-
-    def __init__(self, path: Path, prefix: bytes = b"", lines: int | None = None, only: str = "") -> None:
+    def __init__(
+        self,
+        path: Path,
+        prefix: bytes = b"",
+        lines: int | None = None,
+        only: re.Pattern[bytes] | None = None,
+        cut: bool = False,
+    ) -> None:
         self.path = path
         self._prefix = prefix
         self._lines = lines
-        self._only = re.compile(rb"(?<![\w-])" + re.escape(os.fsencode(only)) + rb"(?![\w-])") if only else None
+        self._only, self._cut = only, cut
         self._place: int | None = None
         self._rest = b""
 
@@ -32,7 +38,6 @@ class Tail:
         return b""
 
     def _block(self) -> bytes:
-        """Return what the file has beyond the last block, or b""."""
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -54,10 +59,9 @@ class Tail:
     def rest(self) -> bytes:
         """Return a last line without an end. Call this when nothing more will come."""
         line, self._rest = self._rest, b""
-        return self._prefixed(line) + b"\n" if line and self._matches(line) else b""
+        return self._prefix + self._shown(line) + b"\n" if line and self._matches(line) else b""
 
     def _start(self, handle: int, size: int, lines: int) -> int:
-        """Return the place where the last `lines` wanted lines begin."""
         if self._only is None:
             return _start(handle, size, lines)
         places: deque[int] = deque(maxlen=lines)
@@ -70,14 +74,16 @@ class Tail:
         return places[0] if places else place
 
     def _lines_of(self, data: bytes) -> bytes:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return b"".join(self._prefixed(line) + b"\n" for line in lines if self._matches(line))
+        """Return the whole lines. One that a program writes anew ends in \\r."""
+        *lines, self._rest = _LINE.split(self._rest + data)
+        pairs = zip(lines[::2], lines[1::2])
+        return b"".join(self._prefix + self._shown(line) + end for line, end in pairs if self._matches(line))
+
+    def _shown(self, line: bytes) -> bytes:
+        return self._only.sub(b"", line, count=1) if self._only is not None and self._cut else line
 
     def _matches(self, line: bytes) -> bool:
         return self._only is None or self._only.search(line) is not None
-
-    def _prefixed(self, line: bytes) -> bytes:
-        return self._prefix + line
 
 
 def _start(handle: int, size: int, lines: int) -> int:

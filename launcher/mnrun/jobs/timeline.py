@@ -26,7 +26,7 @@ PHASES = {
 }
 OWN = frozenset(("reach", "container", "ranks", "sweep"))  # phases in which a node does not wait for others
 LEVELS = (50, 90, 99, 100)  # percent of the nodes
-LEGEND = "PHASE took at most so many seconds on 50, 90, 99 and 100 % of the nodes; SLOWEST: those that took longest"
+LEGEND = "50 %: half of the nodes took at most so many seconds, and so on; SLOWEST: those that took longest"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,6 @@ class Timeline:
 
     @property
     def whole(self) -> float:
-        """Return the seconds from the begin to the end."""
         return self.moments.over
 
 
@@ -106,10 +105,8 @@ def _moments(kind: type[T], values: Mapping[str, Any]) -> T:
 
 
 def phases(timeline: Timeline, node: str) -> dict[str, float]:
-    """Return phase -> seconds on a node. They add up to the whole.
-
-    Where a moment is missing, as after a failure, the phase that was under way lasts until the next known moment.
-    """
+    """Return phase -> seconds on a node, which add up to the whole. Where a moment is missing, as after a failure, the
+    phase under way lasts until the next known moment."""
     known = {**vars(timeline.moments), **vars(timeline.nodes[node])}
     seconds = dict.fromkeys(_ran(timeline), 0.0)
     now, under_way = 0.0, next(iter(seconds))
@@ -136,7 +133,6 @@ def percentile(values: Iterable[float], percent: int) -> float:
 
 
 def trace(timeline: Timeline) -> Trace:
-    """Return the timeline with its trace: a row for each node."""
     events: list[TraceEvent] = []
     for number, node in enumerate(timeline.nodes):
         events.append(TraceEvent("M", "thread_name", number, args={"name": node}))
@@ -154,10 +150,7 @@ def _micro(seconds: float) -> int:
 
 
 def rows(timeline: Timeline, names: int = 3) -> list[tuple[str, ...]]:
-    """Return a row of text for each phase: the percentiles of its seconds, and the slowest nodes by name.
-
-    Nodes are named in the phases in which they do not wait for others.
-    """
+    """Return for each phase the percentiles of its seconds, and the slowest nodes if these do not wait for others."""
     by_node = {node: phases(timeline, node) for node in timeline.nodes}
     return [_row(phase, {node: seconds[phase] for node, seconds in by_node.items()}, names) for phase in _ran(timeline)]
 

@@ -8,42 +8,48 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from mnrun.errors import SchedulerError
-from mnrun.jobs import archive, asking, state
+from mnrun.jobs import archive, asking, launches, state
 from mnrun.jobs.records import JobRecord
-from mnrun.schedulers.model import SPAN
 from mnrun.schedulers.queue import NEW, Job, Queue, Snapshot
+from mnrun.schedulers.vocabulary import RUNNING, SPAN, JobId, JobState
 
 LOOK = 0.5  # seconds between two looks at the directories
 # Seconds until the next question once a job seems to have ended. The pause then doubles, up to `poll`.
 PROMPT = 1.0
 Say = Callable[[str], None]
+MOVED = 600.0  # seconds by which an expected start must move, until it is told again
 PATIENCE = 10  # questions in a row without an answer of the scheduler, after its first answer
 
 
 def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say = lambda text: None) -> int:
-    """Wait until all jobs have ended, and return the largest of their exit codes. Meanwhile, say why they wait.
-
-    Raises SchedulerError if nobody knows one of the jobs, or its end.
-    """
+    """Wait until all jobs have ended, say why they wait, and return the largest of their exit codes. Raises
+    SchedulerError if nobody knows one of the jobs, or its end."""
     begun, last, pause = time.time(), 0.0, queue.poll
     codes: dict[str, int] = {}
     memory, reasons = _Memory(queue), Reasons(say)
     fresh, killed = False, 0
+    launched: set[str] = set()
     while True:
         records = archive.read(bases, _open(ids, codes))
         codes.update({i: code for i in _open(ids, codes) if (code := state.final(i, records)) is not None})
+        reasons.tell_starts(records)
         waited, old = _open(ids, codes), False
         if waited and time.time() - last >= pause:
             answer = memory.ask(pause)
             last = answer.time if answer is not None else time.time()
             pause = min(2 * pause, queue.poll)
-            reasons.tell(waited, memory.jobs)
+            reasons.tell(waited, memory.jobs, records)
             ended, lost = _ends(waited, records, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
             fresh = fresh or now
             # An older answer may lack tasks of an array.
-            tasks = {name.partition("_")[0] for name in (*records, *(job.id for job in memory.jobs)) if "_" in name}
+            ids_now = (JobId.of(name) for name in (*records, *(job.id for job in memory.jobs)))
+            tasks = {identity.number for identity in ids_now if identity.task}
             codes.update({name: code for name, code in ended.items() if fresh or name not in tasks})
+            if lost and now:
+                records = archive.read(bases, lost)  # one may have left its record between this look and the question
+                ended, lost = _ends(lost, records, memory.jobs, queue)
+                codes.update(ended)
             if lost and now:
                 raise _nobody_knows(lost, records, bases)
             waited = _open(ids, codes)
@@ -51,39 +57,69 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say = lam
         if not waited:
             return max(codes.values())
         before, killed = killed, sum(map(state.killed, records.values()))
-        if old or killed > before:
+        under_way, launched = launched, _launched(waited, records, bases)
+        if old or killed > before or under_way - launched:
             pause = PROMPT
         time.sleep(LOOK)
 
 
-class Watch:
-    """Watches a job for those who follow its output: it tells why the job waits, and that it has ended.
+def wait_and_tell(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say) -> int:
+    """Do as `wait` does, and show how the jobs have ended."""
+    code = wait(ids, bases, queue, say)
+    told = tell_ends(ids, bases, queue, say)
+    return code if told is None else told
 
-    A killed job may leave no record of its end. The scheduler is asked while the job waits, and after a silence as long
-    as the time between two questions.
-    """
+
+def tell_ends(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say) -> int | None:
+    """Show how jobs have ended, and return the largest of their codes, or None if nobody knows one."""
+    try:
+        views, unknown, _ = asking.views(ids, archive.read(bases, ids), lambda: queue)
+    except SchedulerError:
+        return None
+    views = asking.with_ends(views, archive.live_ends(Path.home()), launches.killed(bases))
+    now = time.time()
+    for view in views:
+        say(state.line(view.id, view.state, view.code, view.why, view.took(now)))
+    codes = [view.code for view in views if view.code is not None]
+    return max(codes) if len(codes) == len(views) > 0 and not unknown else None
+
+
+class Watch:
+    """Tells those who follow a job's output why it waits, that it has begun, and that it has ended. A killed job may
+    leave no record. The scheduler is asked while the job waits, and after a silence as long as the time between two
+    questions. It is asked sooner, and ever more seldom, once all launches of a batch script have ended."""
 
     def __init__(self, identity: str, bases: Sequence[Path], queue: Queue, say: Say) -> None:
         self._id, self._bases, self._queue = identity, bases, queue
         self._reasons = Reasons(say)
         self._age, self._next = asking.SOON, 0.0
+        self._launched: set[str] = set()
+        self._pause = 0.0  # 0 until a batch script has no launch any more
 
-    def is_the_end(self, waits: bool, broken: bool) -> bool:
-        """Return whether the job has ended by the scheduler's word.
+    def is_the_end(self, records: Mapping[str, JobRecord], waits: bool, broken: bool) -> bool:
+        """Return whether the job has ended by the word of the scheduler, which may not answer, or not know the job.
 
-        `waits`: it has no output yet. `broken`: the silence has just been broken, and begins anew. The result is False
-        if the scheduler does not answer, or does not know the job.
+        `waits`: it has no output yet. `broken`: the silence has just been broken, and begins anew.
         """
         now = time.time()
-        if broken or not (waits or self._next):
+        self._reasons.tell_starts(records)
+        if not waits:
+            self._reasons.tell_start(self._id)
+        before, self._launched = self._launched, _launched([self._id], records, self._bases)
+        self._pause = PROMPT if before - self._launched else 0.0 if self._launched else self._pause
+        if before - self._launched:
+            self._next = now + PROMPT
+        elif not self._pause and (broken or not (waits or self._next)):
             self._next = now + self._queue.poll
         if now < self._next:
             return False
-        self._next = now + self._queue.poll
-        records = archive.read(self._bases, [self._id])
+        age = self._pause or self._age
+        self._pause = min(2 * self._pause, self._queue.poll)
+        self._next = now + (self._pause or self._queue.poll)
         try:
-            jobs = self._queue.jobs(self._age).jobs
-            self._reasons.tell([self._id], jobs)
+            jobs = self._queue.jobs(age).jobs
+            records = archive.read(self._bases, [self._id])
+            self._reasons.tell([self._id], jobs, records)
             return bool(_ends([self._id], records, jobs, self._queue)[0])
         except SchedulerError:
             return False
@@ -92,22 +128,45 @@ class Watch:
 
 
 class Reasons:
-    """Tells why jobs wait, each reason once."""
+    """Tells why jobs wait, each reason and each expected start once, and that they have begun after that."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._told: dict[str, str] = {}
+        self._told: dict[str, tuple[str, float]] = {}
 
-    def tell(self, ids: Sequence[str], jobs: Collection[Job]) -> None:
-        """Tell why these jobs wait now."""
+    def tell(self, ids: Sequence[str], jobs: Collection[Job], records: Mapping[str, JobRecord]) -> None:
+        now = time.time()
         for job in jobs:
-            if job.state != "PENDING" or job.reason == NEW or not any(map(job.covers, ids)):
+            if job.state in RUNNING:
+                self.tell_start(job.id, job.nodelist)
+            if (record := records.get(job.id)) and record.begun and not record.ended:  # the answer is older
+                continue
+            if job.state != JobState.PENDING or job.reason == NEW or not any(map(job.covers, ids)):
                 continue
             reason = SPAN.sub("", job.reason)  # each question makes a time shorter
-            if self._told.get(job.id) != reason:
-                self._told[job.id] = reason
+            expected = job.start if job.start > now else 0.0
+            before, then = self._told.get(job.id, ("", 0.0))
+            if before != reason or abs(expected - then) > MOVED:
+                self._told[job.id] = reason, expected
                 waits = job.reason if job.reason.startswith("waits ") else f"waits: {job.reason}"
-                self._say(f"job {job.id} {waits}")
+                start = f"; expected at {state.moment(expected, now)}" if expected else ""
+                self._say(f"job {job.id} {waits}{start}")
+
+    def tell_start(self, job: str, nodes: str = "") -> None:
+        """Tell that a job has started, if it was told that it waits."""
+        if self._told.pop(job, None) is not None:
+            self._say(f"job {job} has started{f' on {nodes}' if nodes else ''}")
+
+    def tell_starts(self, records: Mapping[str, JobRecord]) -> None:
+        for name, record in records.items():
+            if record.begun is not None:
+                self.tell_start(name, record.begun.nodes)
+
+
+def _launched(ids: Collection[str], records: Mapping[str, JobRecord], bases: Sequence[Path]) -> set[str]:
+    """Return those of the batch scripts, which record no end of their own, that have a launch under way."""
+    own = [name for name in ids if (found := records.get(name)) and found.submitted and found.submitted.own]
+    return {name for name in own if records[name].begun is None and launches.under_way(bases, name)}
 
 
 def _open(ids: Sequence[str], codes: Mapping[str, int]) -> list[str]:
@@ -127,10 +186,8 @@ class _Memory:
         return self._jobs.values()
 
     def ask(self, age: float) -> Snapshot | None:
-        """Return the scheduler's answer, at most `age` seconds old, or None if it gave none this time.
-
-        Raises SchedulerError if that lasts.
-        """
+        """Return the scheduler's answer, at most `age` seconds old, or None if it gave none. Raises SchedulerError if
+        that lasts."""
         try:
             answer = self._queue.jobs(age)
         except SchedulerError:
@@ -158,7 +215,7 @@ def _nobody_knows(lost: Sequence[str], records: Mapping[str, JobRecord], bases: 
     which = ", ".join(lost)
     if any(identity in records for identity in lost):
         return SchedulerError(
-            f"the end of job {which} is unknown: Slurm no longer knows it, and there is no record in {base}",
+            f"the end of job {which} is unknown: the scheduler no longer knows it, and there is no record in {base}",
             "look at its output: it was probably killed",
         )
     return asking.unknown(lost, bases)

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from mnrun.jobspec import Variable
 from mnrun.mpi import intelmpi, mpich, mvapich2, openmpi
-from mnrun.mpi.places import Places
+from mnrun.mpi.mpirun import Mpirun
 
-WITHOUT_MPI = ("env", "torchrun")  # mnrun's own starters (wrappers/ranks/start.sh)
+WITHOUT_MPI = ("env", "torchrun", "ray")  # mnrun's own starters (wrappers/ranks/start.sh)
 
 
 class Mpi(Protocol):
@@ -20,10 +20,10 @@ class Mpi(Protocol):
     NAME: str  # its usual name
     STARTER: str  # the host's program that starts ranks, outside-in
 
-    def environment(self, places: Places) -> tuple[Variable, ...]:
+    def environment(self, mpirun: Mpirun) -> tuple[Variable, ...]:
         """Return the variables by which its mpirun finds the nodes."""
 
-    def apart(self) -> tuple[Variable, ...]:
+    def without_cma(self) -> tuple[Variable, ...]:
         """Return the variables for ranks that cannot read each other's memory (CMA)."""
 
 
@@ -31,9 +31,9 @@ MPIS: dict[str, Mpi] = {"openmpi": openmpi, "mpich": mpich, "mvapich2": mvapich2
 HYDRA = ("mpich", "mvapich2", "intelmpi")  # MPIs that start ranks by Hydra, and speak PMI with them
 
 
-def environment(places: Places) -> tuple[Variable, ...]:
+def environment(mpirun: Mpirun) -> tuple[Variable, ...]:
     """Return the variables of all MPIs, for mpirun in the master container."""
-    return tuple(variable for mpi in MPIS.values() for variable in mpi.environment(places))
+    return tuple(variable for mpi in MPIS.values() for variable in mpi.environment(mpirun))
 
 
 def starter(mpi: str) -> str:
@@ -49,7 +49,7 @@ def rank_settings(alone: bool, shm: str) -> tuple[Variable, ...]:
         Variable("OMPI_MCA_btl_vader_backing_directory", shm),
     )
     # Processes in sibling user namespaces cannot read each other's memory (ptrace(2), access mode checking).
-    return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.apart())) if alone else settings
+    return (*settings, *(variable for mpi in MPIS.values() for variable in mpi.without_cma())) if alone else settings
 
 
-__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Mpi", "Places", "environment", "rank_settings", "starter"]
+__all__ = ["HYDRA", "MPIS", "WITHOUT_MPI", "Mpi", "Mpirun", "environment", "rank_settings", "starter"]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from mnrun.facts import Fact, values
 from mnrun.mpi import MPIS
+from mnrun.record import Record
 
 
-@dataclass(frozen=True)
-class Installation:
+class Installation(Record):
     """An MPI of a node or an image: its name among MPIS (or hangs, unknown), its version, its mpirun."""
 
     kind: str
@@ -24,12 +23,11 @@ class Installation:
         return f"{MPIS[self.kind].NAME} {self.version}".strip() + f" ({self.path})"
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Record):
     """The facts on a node or an image: its MPIs in the order of PATH, and the versions of their dependencies."""
 
     mpis: tuple[Installation, ...] = ()
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
 
     def has(self, kind: str) -> Installation | None:
         return next((mpi for mpi in self.mpis if mpi.kind == kind), None)
@@ -43,21 +41,20 @@ class Side:
         return number(self.values.get("pmix", ""))
 
 
-@dataclass(frozen=True)
-class MpiFacts:
-    """The facts on both sides, and the plugins that srun --mpi offers on that node."""
+class MpiFacts(Record):
+    """The facts on both sides, and the plugins that the scheduler offers on that node."""
 
     node: Side
     image: Side
     offers: tuple[str, ...] = ()
-    broken: tuple[str, ...] = ()  # listed by srun, and impossible to load
+    broken: tuple[str, ...] = ()  # listed, and impossible to load
 
     @property
     def offered(self) -> str:
         """Return `offers` in words."""
         words = ", ".join(self.offers) or "neither pmix nor pmi2"
         unloaded = f"; {', '.join(self.broken)} {'is' if len(self.broken) == 1 else 'are'} listed and cannot be loaded"
-        return f"srun --mpi offers {words}{unloaded if self.broken else ''}"
+        return f"--mpi offers {words}{unloaded if self.broken else ''}"
 
     @property
     def silent(self) -> str:
@@ -70,7 +67,7 @@ def mpi_facts(facts: Sequence[Fact]) -> MpiFacts | None:
     node, image = _side(facts, "node"), _side(facts, "image")
     if not any((node.mpis, node.values, image.mpis, image.values)):
         return None
-    words = dict.fromkeys(node.values.get("srun", "").split())
+    words = dict.fromkeys(node.values.get("starts", "").split())
     plugins = [word for word in words if re.fullmatch(r"pmix(_v\d+)?|pmi2", word)]
     broken = tuple(word for word in plugins if word in node.values.get("unloadable", "").split())
     return MpiFacts(node, image, tuple(word for word in plugins if word not in broken), broken)

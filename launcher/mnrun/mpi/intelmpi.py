@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from mnrun.jobspec import Variable
-from mnrun.mpi.places import Places
+from mnrun.mpi.mpirun import Mpirun
 
 NAME = "Intel MPI"
 STARTER = "mpiexec.hydra"
 
 
-def environment(places: Places) -> tuple[Variable, ...]:
+def environment(mpirun: Mpirun) -> tuple[Variable, ...]:
     settings = {
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-        "I_MPI_HYDRA_BOOTSTRAP_EXEC": places.agent,
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC": mpirun.agent,
         "I_MPI_HYDRA_RMK": "user",
-        "I_MPI_HYDRA_HOST_FILE": places.hostfile + ".hydra",
+        "I_MPI_HYDRA_HOST_FILE": mpirun.hostfile + ".hydra",
     }
-    if places.bind_to == "none":
+    if mpirun.bind_to == "none":
         settings["I_MPI_PIN"] = "0"
-    elif places.bind_to in ("core", "socket", "numa"):
-        settings["I_MPI_PIN_DOMAIN"] = places.bind_to
+    elif mpirun.bind_to in ("core", "socket", "numa"):
+        settings["I_MPI_PIN_DOMAIN"] = mpirun.bind_to
     return tuple(Variable(name, value) for name, value in settings.items())
 
 
-def apart() -> tuple[Variable, ...]:
+def without_cma() -> tuple[Variable, ...]:
     return ()  # versions since 2019 warn about I_MPI_SHM_LMT, and have no other setting in its place

@@ -9,26 +9,25 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 
 from mnrun import nodeset
 from mnrun.environment import quote
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.network.facts import EFA, INFINIBAND, ROCE, Hca, NetworkFacts, Nic, common_steps, fast, too_small
 from mnrun.network.pinned import lacking
+from mnrun.record import Record
 
 Nodes = Mapping[str, NetworkFacts]
 PEERS = 8  # this many of the others tell which NIC leads to all of them
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Record):
     """A variable of every rank, unless somebody else sets it or its rival."""
 
     name: str
     value: str
     why: str
-    apart: Mapping[str, str] = field(default_factory=dict)  # node -> its own value, if that differs
+    by_node: Mapping[str, str] = {}  # node -> its own value, if that differs
 
     @property
     def rival(self) -> str:
@@ -37,8 +36,7 @@ class Choice:
         return self.name.replace("if_include", "if_exclude")
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Record):
     """The NIC of each node that carries the route between them."""
 
     nics: Mapping[str, Nic]
@@ -61,10 +59,7 @@ _OPENMPI_CONTROL = ("OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")  
 
 
 def choose(nodes: Nodes, addresses: Mapping[str, str]) -> tuple[Choice, ...]:
-    """Return the choices for a job on these nodes.
-
-    `addresses` is node -> the address by which the others know it, or "" if it could not say.
-    """
+    """Return the choices for a job. `addresses` is node -> the address by which the others know it, or ""."""
     if len(nodes) < 2:
         return ()
     network = route_network(nodes, addresses)
@@ -80,9 +75,8 @@ def route_network(nodes: Nodes, addresses: Mapping[str, str]) -> Network | None:
         nics = {node: peer_nics[0] for node, peer_nics in routes.items() if peer_nics[0] and len(set(peer_nics)) == 1}
         if len(nics) == len(nodes):
             nets = {net for nic in nics.values() for net in nic.networks}  # few, however many nodes there are
-            return Network(
-                nics, "carries the route between the nodes", _only(net for net in nets if _all_in(targets, net))
-            )
+            common = [net for net in nets if _all_in(targets, net)]
+            return Network(nics, "carries the route between the nodes", common[0] if len(common) == 1 else "")
     return max(_all_common(nodes), key=lambda network: network.speed, default=None)
 
 
@@ -91,7 +85,7 @@ def data_network(nodes: Nodes, route: Network) -> Network:
     best = max(_all_common(nodes), key=lambda network: network.speed, default=route)
     if not 0 < route.speed < best.speed:
         return route
-    return replace(best, why=f"is in the fastest network of all nodes, with {best.speed / 1000:g} Gb/s")
+    return best._replace(why=f"is in the fastest network of all nodes, with {best.speed / 1000:g} Gb/s")
 
 
 def _is_ipv4(address: str) -> bool:
@@ -99,15 +93,6 @@ def _is_ipv4(address: str) -> bool:
     with suppress(ValueError):
         return bool(ipaddress.IPv4Address(address))
     return False
-
-
-def _only(values: Iterable[str]) -> str:
-    distinct = set(values)
-    return distinct.pop() if len(distinct) == 1 else ""
-
-
-def _in(address: str, net: str) -> bool:
-    return _all_in((address,), net)
 
 
 def _all_in(addresses: Iterable[str], net: str) -> bool:
@@ -146,7 +131,7 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     if network is None:
         return
     iface = _by_name(nodes, network, "HYDRA_IFACE")
-    hydra = [] if iface.apart else [iface]  # Hydra takes one name for all nodes
+    hydra = [] if iface.by_node else [iface]  # Hydra takes one name for all nodes
     if not _others(nodes, network):
         yield from (*(_by_name(nodes, network, name) for name in _BY_NAME), *hydra)
         return
@@ -162,18 +147,18 @@ def _of_network(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     yield from hydra
     for name in (*_OPENMPI_DATA, *_OPENMPI_CONTROL):
         choice = _by_name(nodes, data if name in _OPENMPI_DATA else network, name)
-        where = (data if name in _OPENMPI_DATA else network).cidr if choice.apart else choice.value
+        where = (data if name in _OPENMPI_DATA else network).cidr if choice.by_node else choice.value
         if where:
-            yield replace(choice, value=where, apart={})
+            yield choice._replace(value=where, by_node={})
 
 
 def _by_name(nodes: Nodes, network: Network, variable: str, mark: str = "") -> Choice:
     """Return the choice that names each node's NIC in this network."""
     names = {node: nic.name for node, nic in network.nics.items()}
     first = next(iter(names.values()))
-    place = f" ({network.cidr})" if network.cidr else ""
+    cidr = f" ({network.cidr})" if network.cidr else ""
     others = _others(nodes, network)
-    why = f"{first} {network.why}{place}" + (f"; not {', '.join(others)}" if others else "")
+    why = f"{first} {network.why}{cidr}" + (f"; not {', '.join(others)}" if others else "")
     return Choice(variable, mark + first, why, {node: mark + name for node, name in names.items() if name != first})
 
 
@@ -209,10 +194,8 @@ def _of_adapters(nodes: Nodes, network: Network | None) -> Iterator[Choice]:
     ports = {node: best_ports(facts) for node, facts in nodes.items()}
     links = {hcas[0].kind if hcas else "" for hcas in ports.values()}
     if len(links) > 1 or links == {""}:
-        lacks = [node for node, hcas in ports.items() if not hcas]
-        why = "InfiniBand on some nodes and RoCE on others"
-        if "" in links:
-            why = f"{lacks[0]} has no active InfiniBand or RoCE port"
+        lacks = [f"{node} has no active InfiniBand or RoCE port" for node, hcas in ports.items() if not hcas]
+        why = lacks[0] if lacks else "InfiniBand on some nodes and RoCE on others"
         yield Choice("NCCL_IB_DISABLE", "1", f"{why}, and all ranks must use the same way")
         return
     yield from _of_hcas(nodes, ports, network)
@@ -229,7 +212,7 @@ def best_ports(facts: NetworkFacts) -> tuple[Hca, ...]:
 
 
 def _nearest(hcas: Iterable[Hca], gpu: tuple[str, ...]) -> list[Hca]:
-    steps_by_hca = {hca: common_steps(hca.place, gpu) for hca in hcas}
+    steps_by_hca = {hca: common_steps(hca.path, gpu) for hca in hcas}
     best = max(steps_by_hca.values(), default=0)
     return [hca for hca, steps in steps_by_hca.items() if steps == best]
 
@@ -237,14 +220,14 @@ def _nearest(hcas: Iterable[Hca], gpu: tuple[str, ...]) -> list[Hca]:
 def _of_hcas(nodes: Nodes, ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
     names = {node: ",".join(map(str, hcas)) for node, hcas in ports.items()}
     head = next(iter(nodes))
-    apart = {node: name for node, name in names.items() if name != names[head]}
+    by_node = {node: name for node, name in names.items() if name != names[head]}
     first = ports[head]
     gpus = ", the nearest to its GPUs" if nodes[head].gpus else ""
     others = [f"{hca} ({_less(hca, first[0])})" for hca in nodes[head].hcas if hca not in first]
     why = f"active {first[0].kind} at {first[0].rate:g} Gb/s{gpus}" + (f"; not {', '.join(others)}" if others else "")
-    yield Choice("NCCL_IB_HCA", f"={names[head]}", why, {node: f"={name}" for node, name in apart.items()})
+    yield Choice("NCCL_IB_HCA", f"={names[head]}", why, {node: f"={name}" for node, name in by_node.items()})
     if any(len(facts.usable) > len(ports[node]) for node, facts in nodes.items()):
-        yield Choice("UCX_NET_DEVICES", names[head], why, apart)
+        yield Choice("UCX_NET_DEVICES", names[head], why, by_node)
     if first[0].kind == ROCE:
         yield from _gid(ports, network)
     direct = [name for name in ("peermem", "dmabuf") if all(name in facts.features for facts in nodes.values())]
@@ -263,7 +246,7 @@ def _less(hca: Hca, best: Hca) -> str:
 
 def _beside(facts: NetworkFacts, hcas: tuple[Hca, ...]) -> bool:
     """Return whether each GPU has an adapter that it reaches without the CPU."""
-    return bool(facts.gpus) and all(any(common_steps(hca.place, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
+    return bool(facts.gpus) and all(any(common_steps(hca.path, gpu) > 1 for hca in hcas) for gpu in facts.gpus)
 
 
 def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Iterator[Choice]:
@@ -272,7 +255,7 @@ def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Itera
     indexes: set[int] = set()
     for hca in (hca for hcas in ports.values() for hca in hcas):
         gids = [gid for gid in hca.gids if gid.version == "v2" and gid.address]
-        inside = [gid for gid in gids if network and network.cidr and _in(gid.address, network.cidr)]
+        inside = [gid for gid in gids if network and network.cidr and _all_in((gid.address,), network.cidr)]
         best = inside or gids
         if not best:
             return
@@ -287,9 +270,8 @@ def _gid(ports: Mapping[str, tuple[Hca, ...]], network: Network | None) -> Itera
 # whose libfabric lacks them does not start.
 def _efa(nodes: Nodes) -> Iterator[Choice]:
     if all(hca.model > 0xEFA0 for facts in nodes.values() for hca in facts.usable):
-        yield Choice(
-            "FI_EFA_USE_DEVICE_RDMA", "1", "this EFA supports RDMA reads and writes, and the first generation does not"
-        )
+        why = "this EFA supports RDMA reads and writes, and the first generation does not"
+        yield Choice("FI_EFA_USE_DEVICE_RDMA", "1", why)
     if any(_version(facts.kernel) < (5, 15) for facts in nodes.values()):
         yield Choice("FI_EFA_FORK_SAFE", "1", "kernels before 5.15 lose registered memory when a program forks")
 
@@ -328,34 +310,31 @@ def reasons(choices: Iterable[Choice]) -> list[str]:
     """Return a line for each reason, with all the variables that it explains."""
     names: dict[tuple[str, str], list[str]] = {}
     for choice in choices:
-        value = ", ".join([choice.value, *(f"{value} on {node}" for node, value in choice.apart.items())])
+        value = ", ".join([choice.value, *(f"{value} on {node}" for node, value in choice.by_node.items())])
         names.setdefault((value, choice.why), []).append(choice.name)
     return [f"{', '.join(alike)} = {value}: {why}" for (value, why), alike in names.items()]
 
 
-def warnings(spec: JobSpec, nodes: Nodes, slurm: bool) -> list[str]:
+def warnings(spec: JobSpec, nodes: Nodes, remedy: str = "") -> list[str]:
     """Return a line for each limit that is too small for these nodes, and for each name in the job that they lack."""
-    lines: dict[str, list[str]] = {}
-    for node, facts in nodes.items():
-        for line in too_small(facts, len(nodes), slurm):
-            lines.setdefault(line, []).append(node)
-    return [*(f"{nodeset.fold(names)}: {line}" for line, names in lines.items()), *lacking(spec.program.env, nodes)]
+    limits = ((node, line) for node, facts in nodes.items() for line in too_small(facts, len(nodes), remedy))
+    return [f"{names}: {line}" for names, line in nodeset.grouped((*limits, *lacking(spec.program.env, nodes)))]
 
 
 def shell(choices: Iterable[Choice]) -> str:
     """Return fabric.env: the variables that a rank's shell sets on its node, unless they are set."""
-    lines, apart = ["# shellcheck shell=sh disable=SC2154"], False
+    lines, by_node = ["# shellcheck shell=sh disable=SC2154"], False
     for choice in choices:
-        if not choice.apart:
+        if not choice.by_node:
             either = "".join(f"${{{name}+x}}" for name in dict.fromkeys((choice.name, choice.rival)))
             lines.append(f'[ -n "{either}" ] || export {choice.name}={quote(choice.value)}')
             continue
         # An MPI may have brought another node's value along. So that value counts as unset.
-        values = " | ".join(quote(value) for value in dict.fromkeys((choice.value, *choice.apart.values())))
-        each = "".join(f"{node}) export {choice.name}={quote(value)} ;; " for node, value in choice.apart.items())
+        values = " | ".join(quote(value) for value in dict.fromkeys((choice.value, *choice.by_node.values())))
+        each = "".join(f"{node}) export {choice.name}={quote(value)} ;; " for node, value in choice.by_node.items())
         export = f"case $mnrun_self in {each}*) export {choice.name}={quote(choice.value)} ;; esac"
         lines.append(f'case "${{{choice.name}-}}" in "" | {values}) {export} ;; esac')
-        apart = True
-    if apart:
+        by_node = True
+    if by_node:
         lines.insert(1, 'read -r mnrun_self <"$mnrun_here/self"')
     return "\n".join(lines) + "\n"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import TypeVar
 
 from mnrun.facts import Fact
+from mnrun.record import Record
 
-# The place of a device on the PCI bus: its root, every bridge on the way, and the device last.
-Place = tuple[str, ...]
-Pairs = Mapping[str, str]  # a value of the form KEY=VALUE KEY=VALUE…
+# The path of a device on the PCI bus: its root, every bridge on the way, and the device last.
+PciPath = tuple[str, ...]
+T = TypeVar("T")
 INFINIBAND, ROCE, EFA, SLINGSHOT = "InfiniBand", "RoCE", "EFA", "Slingshot"
 
 
@@ -35,7 +36,7 @@ class Nic:
         return tuple(str(ipaddress.IPv4Interface(address).network) for address in self.addresses)
 
 
-class Route(NamedTuple):
+class Route(Record):
     """A route: the NIC through which a network is reached."""
 
     network: int
@@ -43,7 +44,7 @@ class Route(NamedTuple):
     nic: str
 
 
-class Gid(NamedTuple):
+class Gid(Record):
     """An entry of a RoCE port's table of addresses."""
 
     number: int
@@ -52,8 +53,7 @@ class Gid(NamedTuple):
     nic: str
 
 
-@dataclass(frozen=True)
-class Hca:
+class Hca(Record):
     """A port of an adapter for RDMA."""
 
     name: str
@@ -62,25 +62,24 @@ class Hca:
     rate: float  # Gb/s
     kind: str  # InfiniBand, RoCE or EFA
     model: int = 0  # PCI's device id
-    place: Place = ()
+    path: PciPath = ()
     gids: tuple[Gid, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}:{self.port}"
 
 
-@dataclass(frozen=True)
-class NetworkFacts:
+class NetworkFacts(Record):
     """The networks, adapters, GPUs and limits of one node."""
 
-    nics: Mapping[str, Nic] = field(default_factory=dict)
+    nics: Mapping[str, Nic] = {}
     routes: tuple[Route, ...] = ()  # the narrowest first
     hcas: tuple[Hca, ...] = ()
-    gpus: tuple[Place, ...] = ()
+    gpus: tuple[PciPath, ...] = ()
     slingshot: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()  # verbs, gdrcopy, peermem, dmabuf
     kernel: str = ""  # its release
-    limits: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = {}
 
     @property
     def usable(self) -> tuple[Hca, ...]:
@@ -96,11 +95,31 @@ class NetworkFacts:
 
 def network_facts(facts: Iterable[Fact]) -> NetworkFacts:
     """Return the networks that one node has reported. A fact that is not as network_facts.sh writes it is skipped."""
-    builder = _Builder()
+    subjects: dict[str, list[Fact]] = {}
     for fact in facts:
-        with suppress(ValueError, KeyError):
-            builder.add(fact)
-    return builder.network_facts()
+        subjects.setdefault(fact.subject, []).append(fact)
+
+    def read(subject: str, item: Callable[[str, str], T]) -> Iterator[T]:
+        for fact in subjects.get(subject, ()):
+            with suppress(ValueError, KeyError):
+                yield item(fact.name, fact.value)
+
+    addresses: dict[str, list[str]] = {}
+    for nic, address in read("address", lambda name, value: (name, str(ipaddress.IPv4Interface(_first(value))))):
+        addresses.setdefault(nic, []).append(address)
+    gids: dict[str, list[Gid]] = {}
+    for port, gid in read("gid", _gid):
+        gids.setdefault(port, []).append(gid)
+    return NetworkFacts(
+        {nic.name: replace(nic, addresses=tuple(addresses.get(nic.name, ()))) for nic in read("nic", _nic)},
+        tuple(sorted(read("route", _route), key=lambda route: -route.mask)),
+        tuple(hca._replace(gids=tuple(gids.get(str(hca), ()))) for hca in read("hca", _hca)),
+        tuple(read("gpu", lambda _, value: _pci_path(_pairs(value).get("pci", "")))),
+        tuple(read("cxi", lambda name, _: name)),
+        frozenset(read("feature", lambda name, _: name)),
+        next(read("kernel", lambda _, value: value), ""),
+        dict(read("limit", lambda name, value: (name, _first(value)))),
+    )
 
 
 def of_nodes(reports: dict[str, list[Fact]]) -> dict[str, NetworkFacts]:
@@ -108,56 +127,19 @@ def of_nodes(reports: dict[str, list[Fact]]) -> dict[str, NetworkFacts]:
     return {node: network_facts(reports.pop(node)) for node in tuple(reports)}
 
 
-class _Builder:
-    """The facts so far: those of one NIC, or of one port, stand in several lines."""
+def _pairs(value: str) -> dict[str, str]:
+    """Return a value of the form KEY=VALUE KEY=VALUE…"""
+    return dict(word.partition("=")[::2] for word in value.split())
 
-    def __init__(self) -> None:
-        self.nics: dict[str, Pairs] = {}
-        self.addresses: dict[str, list[str]] = {}
-        self.routes: list[Route] = []
-        self.hcas: list[Hca] = []
-        self.gids: dict[str, list[Gid]] = {}
-        self.gpus: list[Place] = []
-        self.slingshot: list[str] = []
-        self.features: set[str] = set()
-        self.kernel = ""
-        self.limits: dict[str, str] = {}
 
-    def add(self, fact: Fact) -> None:
-        name, words = fact.name, fact.value.split()
-        pairs = dict(word.partition("=")[::2] for word in words)
-        if fact.subject == "nic":
-            self.nics[name] = pairs
-        elif fact.subject == "address" and words:
-            self.addresses.setdefault(name, []).append(str(ipaddress.IPv4Interface(words[0])))
-        elif fact.subject == "route":
-            self.routes.append(Route(*_network(name), dict(zip(words, words[1:]))["dev"]))
-        elif fact.subject == "hca":
-            self.hcas.append(_hca(name, pairs))
-        elif fact.subject == "gid":
-            self.gids.setdefault(f"{name}:{pairs['port']}", []).append(_gid(pairs))
-        elif fact.subject == "gpu":
-            self.gpus.append(_place(pairs.get("pci", "")))
-        elif fact.subject == "cxi":
-            self.slingshot.append(name)
-        elif fact.subject == "feature":
-            self.features.add(name)
-        elif fact.subject == "kernel":
-            self.kernel = fact.value
-        elif fact.subject == "limit" and words:
-            self.limits[name] = words[0]
+def _first(value: str) -> str:
+    first, *_ = value.split()
+    return first
 
-    def network_facts(self) -> NetworkFacts:
-        return NetworkFacts(
-            {name: _nic(name, pairs, self.addresses.get(name, ())) for name, pairs in self.nics.items()},
-            tuple(sorted(self.routes, key=lambda route: -route.mask)),
-            tuple(replace(hca, gids=tuple(self.gids.get(str(hca), ()))) for hca in self.hcas),
-            tuple(self.gpus),
-            tuple(self.slingshot),
-            frozenset(self.features),
-            self.kernel,
-            self.limits,
-        )
+
+def _route(name: str, value: str) -> Route:
+    words = value.split()
+    return Route(*_network(name), dict(zip(words, words[1:]))["dev"])
 
 
 @cache  # thousands of nodes have the same routes
@@ -166,25 +148,22 @@ def _network(name: str) -> tuple[int, int]:
     return int(network.network_address), int(network.netmask)
 
 
-def _nic(name: str, pairs: Pairs, addresses: Iterable[str]) -> Nic:
+def _nic(name: str, value: str) -> Nic:
+    pairs = _pairs(value)
     speed = pairs.get("speed", "")
-    return Nic(
-        name,
-        pairs.get("kind", "virtual"),
-        pairs.get("state", ""),
-        int(speed) if speed.isdecimal() else 0,
-        tuple(addresses),
-    )
+    return Nic(name, pairs.get("kind", "virtual"), pairs.get("state", ""), int(speed) if speed.isdecimal() else 0)
 
 
-def _gid(pairs: Pairs) -> Gid:
+def _gid(name: str, value: str) -> tuple[str, Gid]:
+    """Return the port of a table's entry, as Hca names it, and the entry."""
+    pairs = _pairs(value)
     address = ipaddress.IPv6Address(pairs["gid"]).ipv4_mapped
-    return Gid(
-        int(pairs["index"]), pairs.get("type", ""), "" if address is None else str(address), pairs.get("ndev", "")
-    )
+    gid = Gid(int(pairs["index"]), pairs.get("type", ""), str(address or ""), pairs.get("ndev", ""))
+    return f"{name}:{pairs['port']}", gid
 
 
-def _hca(name: str, pairs: Pairs) -> Hca:
+def _hca(name: str, value: str) -> Hca:
+    pairs = _pairs(value)
     kinds = {"InfiniBand": INFINIBAND, "Ethernet": ROCE}
     return Hca(
         name,
@@ -193,12 +172,12 @@ def _hca(name: str, pairs: Pairs) -> Hca:
         float(pairs.get("rate") or 0),
         EFA if pairs.get("driver") == "efa" else kinds.get(pairs.get("link", ""), ""),
         int(pairs.get("id") or "0", 16),
-        _place(pairs.get("pci", "")),
+        _pci_path(pairs.get("pci", "")),
     )
 
 
 @cache  # and the same slots
-def _place(pci: str) -> Place:
+def _pci_path(pci: str) -> PciPath:
     return tuple(pci.split("/")) if pci else ()
 
 
@@ -210,7 +189,7 @@ def fast(facts: NetworkFacts) -> str:
     return next((kind for kind in (EFA, INFINIBAND, ROCE) if kind in kinds), "")
 
 
-def common_steps(first: Place, second: Place) -> int:
+def common_steps(first: PciPath, second: PciPath) -> int:
     """Return how many steps of their ways two devices share: 0 is another root, 1 the root alone, more a switch or a
     port."""
     steps = 0
@@ -221,9 +200,8 @@ def common_steps(first: Place, second: Place) -> int:
     return steps
 
 
-@dataclass(frozen=True)
-class Need:
-    """The least value of a limit, and its names: in a sentence, and in Slurm and slurmd's unit."""
+class Need(Record):
+    """The least value of a limit, or 0 for unlimited, and its names: in a sentence, and as systems call it."""
 
     phrase: str
     least: int  # bytes, or files
@@ -231,39 +209,33 @@ class Need:
 
 
 _NEEDS = {
+    "memlock": Need("locked memory is", 0, "MEMLOCK"),  # RDMA wants it unlimited
     "stack": Need("the stack is", 8 << 20, "STACK"),
     "nofile": Need("open files are", 4096, "NOFILE"),
     "shm": Need("/dev/shm is", 1 << 30, ""),
 }
 
 
-def limits(slurm: bool = True) -> dict[str, tuple[int, str]]:
-    """Return limit -> (least value in bytes or files, line for a smaller value). The line has `{value}` and `{user}`.
-
-    Locked memory has no least value: RDMA wants it unlimited.
-    """
-    lines = {
-        "memlock": (
-            0,
-            f"locked memory is limited to {{value}}, and {{user}} needs unlimited: {_remedy('MEMLOCK', slurm)}",
-        )
-    }
+def limits(remedy: str) -> dict[str, tuple[int, str]]:
+    """Return limit -> (least value in bytes or files, line for a smaller one). The line has `{value}` and `{user}`."""
+    lines = {}
     for limit, need in _NEEDS.items():
-        least = str(need.least) if limit == "nofile" else _size(need.least)
-        line = f"{need.phrase} limited to {{value}}, and {{user}} needs {least} or more: {_remedy(need.name, slurm)}"
+        least = f"{need.least if limit == 'nofile' else _size(need.least)} or more" if need.least else "unlimited"
+        line = f"{need.phrase} limited to {{value}}, and {{user}} needs {least}: {_remedy(need.name, remedy)}"
         lines[limit] = (need.least, line)
     return lines
 
 
-def too_small(facts: NetworkFacts, nodes: int, slurm: bool = True) -> Iterator[str]:
+def too_small(facts: NetworkFacts, nodes: int, remedy: str = "") -> Iterator[str]:
     """Yield a line for each limit that is too small for a node's hardware, in a job on `nodes` nodes.
 
-    The line has the value, the least value, and who can change it.
+    The line has the value, the least value, and who can change it. `remedy` is the scheduler's, in which `{name}` is
+    the name of the limit.
     """
     fabric = fast(facts) if nodes > 1 else ""
     if not fabric and len(facts.gpus) < 2:
         return
-    for limit, (least, line) in limits(slurm).items():
+    for limit, (least, line) in limits(remedy).items():
         value = facts.limits.get(limit, "unlimited")
         if limit == "memlock" and fabric:
             memory = facts.limits.get("memory", "")
@@ -273,13 +245,12 @@ def too_small(facts: NetworkFacts, nodes: int, slurm: bool = True) -> Iterator[s
             yield line.format(value=text, user=fabric or f"NCCL with {len(facts.gpus)} GPUs")
 
 
-def _remedy(name: str, slurm: bool) -> str:
+def _remedy(name: str, remedy: str) -> str:
     if not name:
         return "an admin makes it larger: mount -o remount,size=50% /dev/shm"
-    if not slurm:
-        return f"an admin of that machine raises {name.lower()} in /etc/security/limits.conf"
-    units = f"an admin sets Limit{name}=infinity for slurmd, or PropagateResourceLimitsExcept={name} in slurm.conf"
-    return f"{units}; PAM's limits are not those of a job"
+    if remedy:
+        return remedy.format(name=name)
+    return f"an admin of that machine raises {name.lower()} in /etc/security/limits.conf"
 
 
 def _size(value: str | int) -> str:

@@ -1,37 +1,16 @@
 """Parse the lines that the nodes' guards send, and keep the state of each node. Reads no file.
 
-here NODE              the guard has begun, and waits for the kit
-pulling NODE what      progress of pulling the image
-image NODE ID WHERE    the image is there
-lacks NODE STEP        a copy of the image file has to come there, to that step of Slurm's
-unpulled NODE why      the image could not be pulled
-fact NODE …            the node's networks, adapters, GPUs and limits (facts.py), before `ready`
-ready NODE host=node01 address=10.0.0.1 step=1 port=22345
-fail NODE why          this node cannot take part
-gone NODE CODE         its container has ended
-log NODE line          a line of the container's own log
-waits NODE what        the process there that the job waits for, at a deadline
-rank NODE RANK SIZE    a rank has started, with the number of ranks as it knows it
-ended NODE RANK CODE [told]  a rank that srun started has ended, and `told`: after srun had sent it a TERM
-warned NODE            the scheduler has sent a TERM there
-lost NODE why          the connection to the node has gone: mnrun's own side says this. Or its guard heard nothing for
-                       too long
-alone NODE RANK        that rank took itself for rank 0 of 1
-memory NODE LIMIT HOW RANKS  the job's memory there, LIMIT bytes, was used up. HOW is `killed` if the kernel has killed
-                       for it, and `reached` if it may have. RANKS ran there, with commas
-used NODE WHAT         the way in which ranks there talked to other nodes (transport.py)
-topology NODE :LINE    a line of `nvidia-smi topo -m` there
-bye NODE PIDS          everything has ended there, except these processes
+wrappers/PROTOCOL.toml has the words (`up`), with their arguments and senders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mnrun import nodeset
 from mnrun.errors import DeadlineError, NodeError, OutOfMemory
 from mnrun.facts import Fact, parse
-from mnrun.model import Culprit, Plan, Worker
+from mnrun.model import Culprit, Plan, Unwell, Worker
 
 LESS = "ask for more with --mem, or run fewer ranks on a node"  # the remedy where memory is short
 KILLED = 137  # the shell's exit code of a process that a SIGKILL has ended
@@ -49,6 +28,7 @@ class Roster:
         self.nodes = dict.fromkeys(nodes)
         self.here: set[str] = set()
         self.pulling: dict[str, str] = {}
+        self.pulled: dict[str, int] = {}  # node -> MB that have come
         self.unpulled = False  # the pull failed, not the node
         self.lacking: dict[str, str] = {}  # node -> the step by which the image file can reach it
         self.images: dict[str, tuple[str, str]] = {}  # node -> (digest or id, path or name)
@@ -61,21 +41,26 @@ class Roster:
         self.asked = False  # whether the nodes were asked what they wait for
         self.waits: dict[str, str] = {}  # their answers
         self.answered: set[str] = set()  # nodes that have answered, or will send no answer
-        self.ranks: dict[str, dict[int, str]] = {}
+        self.ranks: dict[str, dict[int, str]] = {}  # node -> rank -> the number of ranks as it knows it
         self.started = 0  # ranks, of all nodes
         self.world = 0  # how many there are, by their own words
         self._settled: set[str] = set()  # nodes of which it is clear whether they can take part
         self.first_bad = 0  # the exit code of the first rank that failed by itself
-        self.first_by_srun = False  # srun had sent that rank a TERM because of another
+        self.first_after_term = False  # that rank had got a TERM because of another
         self.culprit: Culprit | None = None  # that rank
         self.warned = False
+        self.foretold: set[str] = set()  # the nodes that were warned at any time
         self.starter = ""  # the starter that the head has chosen, if the plan left it open
-        self.alone: list[str] = []
+        self.alone: list[str] = []  # ranks that took themselves for the only one
         self.memory: dict[str, tuple[int, str]] = {}  # node -> (limit in bytes, ranks), if the memory was used up
         self.starved = False  # the kernel has killed a process for it
         self.killed: dict[str, list[int]] = {}  # node -> ranks that a SIGKILL has ended
+        self.sampled: set[str] = set()  # nodes that have said what the job uses there
         self.used: dict[str, list[str]] = {}
+        self.busy: list[str] = []  # what others, or jobs that have ended, use on nodes
         self.topologies: dict[str, list[str]] = {}
+        self.service = ""  # the state of the service: waits, ready, idle, or over with the job around it
+        self.serves = ""  # the last answer of its probe
         self.survivors: dict[str, str] = {}  # node -> processes that could not be ended
         self.bye: set[str] = set()
 
@@ -95,6 +80,14 @@ class Roster:
             self.answered.add(node)
         return word if ours else ""
 
+    @property
+    def come(self) -> str:
+        """Return how much of the image has come to the nodes that pull it, in words."""
+        sizes = [size for node, size in self.pulled.items() if node not in self.images]
+        if not sizes:
+            return ""
+        return f", {min(sizes)} MB" if min(sizes) == max(sizes) else f", {min(sizes)} to {max(sizes)} MB"
+
     def take_warning(self) -> bool:
         """Return whether a node was warned of the end since the last call."""
         warned, self.warned = self.warned, False
@@ -102,8 +95,9 @@ class Roster:
 
     def lose(self, nodes: Iterable[str], why: str) -> None:
         """Take in nodes that will send no more."""
-        for node in nodes:
-            self.hear(f"lost {node} {why}")
+        for node in self.nodes.keys() & set(nodes):
+            self.lost[node] = why
+            self.answered.add(node)
 
     def _start(self, word: str, node: str, text: str) -> bool:
         """Take in a word that comes before the ranks start. Return whether it is one."""
@@ -111,12 +105,14 @@ class Roster:
             self.here.add(node)
         elif word == "pulling":
             self.pulling[node] = text
+        elif word == "pulled":
+            self.pulled[node] = int(text)
         elif word == "unpulled":
             self.unpulled = True
             self.failed.setdefault(node, text or UNSAID)
         elif word == "image":
-            digest, _, place = text.partition(" ")
-            self.images[node] = (digest, place)
+            digest, _, name = text.partition(" ")
+            self.images[node] = (digest, name)
             self.lacking.pop(node, None)
         elif word == "lacks":
             self.lacking[node] = text
@@ -128,9 +124,11 @@ class Roster:
         elif word == "fail":
             self.failed.setdefault(node, text or UNSAID)
         elif word == "waits":
-            self.waits[node] = text
+            self.waits[node] = " ".join(text.split())  # a program may pad its name (setproctitle)
         elif word == "starter":
             self.starter = text
+        elif word == "service":
+            self.service, _, self.serves = text.partition(" ")
         else:
             return False
         return True
@@ -144,11 +142,13 @@ class Roster:
             self.started += rank not in ranks
             ranks[rank] = size
         elif word == "ended":
-            rank, code, by_srun = int(text.split()[0]), int(text.split()[1]), text.endswith(" told")
+            rank, code, after_term = int(text.split()[0]), int(text.split()[1]), text.endswith(" told")
             if code == KILLED:
                 self.killed.setdefault(node, []).append(rank)
-            if code and (not self.first_bad or (self.first_by_srun and not by_srun)):
-                self.first_bad, self.first_by_srun, self.culprit = code, by_srun, Culprit(rank, node)
+            if code and (not self.first_bad or (self.first_after_term and not after_term)):
+                self.first_bad, self.first_after_term, self.culprit = code, after_term, Culprit(rank, node)
+        elif word == "sample":
+            self.sampled.add(node)
         elif word == "alone":
             self.alone.append(text)
         elif word == "memory":
@@ -172,6 +172,9 @@ class Roster:
             self.logs.setdefault(node, []).append(text)
         elif word == "warned":
             self.warned = True
+            self.foretold.add(node)
+        elif word == "busy":
+            self.busy.append(f"{node}: not free: {text}")
         elif word == "topology":
             self.topologies.setdefault(node, []).append(text[1:])
         elif word == "bye":
@@ -232,7 +235,7 @@ class Roster:
         return {node: len(ranks) for node, ranks in self.ranks.items()}
 
     @property
-    def places(self) -> dict[int, str]:
+    def node_of_rank(self) -> dict[int, str]:
         """Return rank -> node of the ranks that have started."""
         return {rank: node for node, ranks in self.ranks.items() for rank in ranks}
 
@@ -240,8 +243,8 @@ class Roster:
         """Return the workers in the order of the nodes, the head's first."""
         return tuple(self.workers[node] for node in self.nodes)
 
-    def why(self, node: str, thoughts: dict[str, str]) -> str:
-        """Return the reason that a node is not ready: its own, its container's log, or the scheduler's state of it."""
+    def why(self, node: str, unwell: Mapping[str, Unwell]) -> str:
+        """Return the reason that a node is not ready: its own, its container's log, or its state by the scheduler."""
         if node in self.failed:
             return self.failed[node]
         log = "; ".join(self.logs.get(node, [])[-3:])
@@ -250,10 +253,10 @@ class Roster:
         if node in self.lost:
             return self.lost[node]
         state = "not ready yet" + (f" ({log})" if log else "") + self._waits(node)
-        if node in self.here and thoughts.get(node, "").endswith("*"):  # sinfo's mark of a node that does not answer
+        if node in self.here and node in unwell and unwell[node].dead:
             state = "no answer from it any more"
         word = state if node in self.here else "no answer from it"
-        return f"{word} (Slurm says {thoughts[node]})" if node in thoughts else word
+        return f"{word} ({unwell[node].words})" if node in unwell else word
 
     def _waits(self, node: str) -> str:
         if self.asked and node not in self.waits:
@@ -290,9 +293,10 @@ class Roster:
         problem = f"{total - self.started} of {nodeset.counted(total, 'rank')}, of {nodeset.fold(lacking)}, not started"
         waits = {node: f"waits for {self.waits[node]}" for node in self.nodes if self.waits.get(node)}
         why = f": {nodeset.folded(waits)}" if waits else ""
+        starter = "Ray" if plan.starter == "ray" else "mpirun"
         return DeadlineError(
             f"{problem} {plan.spec.start.timeout} s after all nodes were ready{why}",
-            "mpirun may hang; --start-timeout allows more time for the phase ranks",
+            f"{starter} may hang; --start-timeout allows more time for the phase ranks",
         )
 
 
@@ -312,4 +316,5 @@ def _worker(node: str, text: str) -> Worker:
         user=pairs.get("user", ""),
         image=pairs.get("image", ""),
         master=int(pairs.get("master") or 0),
+        service=int(pairs.get("service") or 0),
     )

@@ -51,10 +51,23 @@ def node_survey(facts: Sequence[Fact]) -> NodeSurvey:
     return NodeSurvey(values(facts, "node"), lacks, network_facts(facts))
 
 
-def findings(node: str, survey: NodeSurvey) -> list[Finding]:
-    """Return all findings about a node, the runtimes first."""
+def findings(node: str, survey: NodeSurvey, starter: str = "", remedy: str = "") -> list[Finding]:
+    """Return all findings about a node, the runtimes first.
+
+    `starter` is the scheduler's program that starts ranks, and `remedy` says how an admin raises the limits of its
+    jobs.
+    """
     facts = survey.values
-    rows = (*_runtimes(facts), *_gpus(facts), *_mpi(facts), *_fabric(survey), *_base(survey))
+    if "scheduler" not in facts:
+        remedy = ""
+    rows = (
+        *_runtimes(facts),
+        *_gpus(facts),
+        *_mpi(facts, starter),
+        *_scheduler(facts, starter),
+        *_fabric(survey, remedy),
+        *_base(survey),
+    )
     return [Finding(node, *row) for row in rows]
 
 
@@ -161,21 +174,28 @@ def _no_gpus() -> Row:
     return "GPUs", OK, "none for this job", "nodes that have some give them to jobs with --gpus-per-node N"
 
 
-def _mpi(facts: Values) -> Iterator[Row]:
+def _mpi(facts: Values, starter: str) -> Iterator[Row]:
     if "mpirun" in facts:
         yield "MPI", OK, _mpi_name(facts["mpirun"])
     else:
         yield "MPI", PART, "no mpirun on the node", "inside-out needs none; for outside-in load one: --module openmpi"
-    if "slurm" in facts:
-        offered, broken = facts.get("pmi", ""), facts.get("unloadable", "").split()
+    if starter and "scheduler" in facts:
+        offered, broken = facts.get("starts", ""), facts.get("unloadable", "").split()
         kinds = [kind for kind in ("pmix", "pmi2") if kind in offered and kind not in broken]
-        fix = "" if kinds else "outside-in by srun needs Slurm's PMIx or PMI2 plugin"
-        words = f"{facts['slurm']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}"
+        fix = "" if kinds else f"outside-in by {starter} needs its PMIx or PMI2 plugin"
+        words = f"{facts['scheduler']}, {' and '.join(kinds) or 'neither pmix nor pmi2'}"
         if "pmix" in broken:
             fix = "an admin installs the libpmix that the plugin needs; use --launcher mpirun or inside-out until then"
-            yield "srun", PART, f"{words}; pmix is listed and cannot be loaded", fix
+            yield starter, PART, f"{words}; pmix is listed and cannot be loaded", fix
         else:
-            yield "srun", OK if kinds else PART, words, fix
+            yield starter, OK if kinds else PART, words, fix
+
+
+def _scheduler(facts: Values, starter: str) -> Iterator[Row]:
+    """Yield the scheduler's version, and its own facts."""
+    if "scheduler" in facts and not starter:
+        yield "scheduler", OK, facts["scheduler"]
+    yield from ((name.partition("-")[2], OK, fact) for name, fact in facts.items() if name.startswith("scheduler-"))
 
 
 def _mpi_name(version: str) -> str:
@@ -184,14 +204,14 @@ def _mpi_name(version: str) -> str:
     return f"{names[words[1]]} {_number(version)}".strip() if words else version
 
 
-def _fabric(survey: NodeSurvey) -> Iterator[Row]:
+def _fabric(survey: NodeSurvey, remedy: str) -> Iterator[Row]:
     network = survey.network
     kind, hcas = fast(network), " ".join(dict.fromkeys(hca.name for hca in network.hcas))
     if kind:
         yield kind, OK, " ".join(network.slingshot or dict.fromkeys(hca.name for hca in network.usable))
     elif hcas:
         yield "InfiniBand", PART, f"{hcas}: no port is active", "check ibstat, and whether /dev/infiniband exists"
-    for line in too_small(network, 2, "slurm" in survey.values):
+    for line in too_small(network, 2, remedy):
         problem, _, fix = line.partition(": ")
         yield "limits", PART, problem, fix
 

@@ -7,12 +7,12 @@ Each node's guard reports the words of NCCL, UCX and Open MPI there, in lines `T
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, NodeError, RuntimeFailed
-from mnrun.model import Layout, Plan
+from mnrun.model import Plan
 from mnrun.nodes.status import Roster
+from mnrun.record import Record
 
 FAST, SLOW = "ib", "tcp"
 THERE = "there"  # the word for a FAST network of a node that used TCP
@@ -22,8 +22,7 @@ REMEDY = {
 }
 
 
-@dataclass(frozen=True)
-class TransportUse:
+class TransportUse(Record):
     """The transport by which a library moved data between nodes, FAST or SLOW, and the devices that it named."""
 
     transport: str
@@ -57,15 +56,15 @@ def summary(ranks: Mapping[str, int], reports: Reports, planned: int = 0, asked:
     """
     count = sum(ranks.values())
     short = count < planned
-    place = f"{f'{count} of {planned} ranks' if short else nodeset.counted(count, 'rank')} on {nodeset.counts(ranks)}"
+    who = f"{f'{count} of {planned} ranks' if short else nodeset.counted(count, 'rank')} on {nodeset.counts(ranks)}"
     if len(ranks) == 1 and not short:
-        return f"{place}; one node needs no network"
+        return f"{who}; one node needs no network"
     lines = []
     for use, nodes in uses(reports).items():
         where = "" if len(nodes) == len(reports) else f" on {nodeset.fold(nodes)}"
         lines.append(f"{use}{where}")
     network = "; ".join(lines)
-    return f"{place}; {network or ('no network reported' if asked else '-v reports the network')}"
+    return f"{who}; {network or ('no network reported' if asked else 'a run with -v reports the network')}"
 
 
 def slow(reports: Reports) -> str:
@@ -82,32 +81,27 @@ def slow(reports: Reports) -> str:
 def check(plan: Plan, roster: Roster) -> None:
     """Raise LaunchError if a program that ended well had other ranks, or used another network, than was asked for."""
     if plan.counted:
-        check_ranks(plan.layout, roster.ranks, roster.alone, bool(roster.starter))
+        _check_ranks(plan, roster)
     check_network(plan.spec.start.require, roster.used, plan.layout.nnodes)
 
 
-def check_ranks(
-    layout: Layout, ranks: Mapping[str, Mapping[int, str]], alone: Sequence[str], without_mpi: bool = False
-) -> None:
-    """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for.
-
-    `ranks` is node -> rank -> the number of ranks as that rank knows it. `alone` has the ranks that took themselves for
-    the only one. So a run on a single node, or of singletons, is never silent. `without_mpi`: mnrun started the ranks,
-    since the image has no mpirun.
-    """
+def _check_ranks(plan: Plan, roster: Roster) -> None:
+    """Raise NodeError or RuntimeFailed if the ranks are not those that were asked for. So a run on a single node, or of
+    singletons, is never silent."""
+    layout = plan.layout
     expected = dict(zip(layout.nodes, layout.ranks))
-    counts = {node: len(sizes_by_rank) for node, sizes_by_rank in ranks.items()}
-    if counts != expected:
-        raise NodeError(
-            f"ranks started on {nodeset.counts(counts)}, but {nodeset.counts(expected)} was asked for",
-            "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)",
-        )
-    if alone:
+    if roster.counts != expected:
+        remedy = "mpirun used other hosts or slots: look for settings in the image (openmpi-mca-params.conf)"
+        if any(word.lstrip("-").startswith(("host", "machinefile")) for word in plan.spec.start.mpi_args):
+            remedy = "leave the hosts out of --mpi-args, and name them with their ranks by mnrun's --hosts"
+        problem = f"ranks started on {nodeset.counts(roster.counts)}, but {nodeset.counts(expected)} was asked for"
+        raise NodeError(problem, remedy)
+    if roster.alone:
         remedy = "the image's MPI and the starter do not match: try --mode inside-out, or another --mpi"
-        if without_mpi:
+        if roster.starter:  # mnrun started the ranks
             remedy = "the program uses an MPI whose mpirun is not in the image: try --mode outside-in"
-        raise RuntimeFailed(f"{len(alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
-    sizes = {size for sizes_by_rank in ranks.values() for size in sizes_by_rank.values()}
+        raise RuntimeFailed(f"{len(roster.alone)} of {layout.ntasks} ranks ran as rank 0 of 1", remedy)
+    sizes = {size for sizes_by_rank in roster.ranks.values() for size in sizes_by_rank.values()}
     if sizes != {str(layout.ntasks)}:
         raise RuntimeFailed(f"ranks counted {', '.join(sorted(sizes))} in all, not {layout.ntasks}")
 

@@ -5,24 +5,27 @@ judge(spec, facts) -> Verdict, decide(spec, verdict) -> JobSpec, or Impossible
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from functools import partial
 
 from mnrun.errors import Impossible
 from mnrun.jobspec import JobSpec, Variable, derived
 from mnrun.mpi import HYDRA, MPIS, WITHOUT_MPI
 from mnrun.mpi.facts import Installation, MpiFacts, Side
+from mnrun.planning.starters import BY_SCHEDULER, OF_SCHEDULERS
+from mnrun.record import Record
 from mnrun.runtimes import RUNTIMES, SHARING
 
 FINE = "single copy: on"  # the begin of a line that asks for no measure
 NOT_JUDGED = "not judged"
 ALONE = "every rank would be 0 of 1"
-_PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}  # each MPI's protocol with srun
+# each MPI's protocol with a scheduler
+_PMI = {"openmpi": "pmix", "mpich": "pmi2", "mvapich2": "pmi2", "intelmpi": "pmi2"}
 
 
-@dataclass(frozen=True)
-class LaunchMethod:
+class LaunchMethod(Record):
     """One method to start the ranks: its verdict, its value of --mpi, and the reason."""
 
     mode: str
@@ -33,12 +36,9 @@ class LaunchMethod:
     settings: tuple[Variable, ...] = ()  # needed in the ranks' environment
 
     def __str__(self) -> str:
-        by = (
-            ""
-            if self.mode == "inside-out"
-            else f", {self.launcher}" + (f" --mpi={self.mpi}" if self.launcher == "srun" and self.mpi else "")
-        )
-        return f"{self.mode}{by}: {self.why}"
+        by = "" if self.mode == "inside-out" else f", {self.launcher}"
+        mpi = f" --mpi={self.mpi}" if by and self.launcher in OF_SCHEDULERS and self.mpi else ""
+        return f"{self.mode}{by}{mpi}: {self.why}"
 
     @property
     def judged(self) -> bool:
@@ -47,7 +47,6 @@ class LaunchMethod:
 
     @property
     def options(self) -> str:
-        """Return the options that choose this method."""
         words = [f"--mode {self.mode}"]
         if self.mode == "outside-in" or self.launcher in WITHOUT_MPI:
             words.append(f"--launcher {self.launcher}")
@@ -56,8 +55,7 @@ class LaunchMethod:
         return " ".join(words)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Record):
     """The chosen method, all possible methods, and notes."""
 
     chosen: LaunchMethod
@@ -69,26 +67,22 @@ class Verdict:
 def judge(spec: JobSpec, facts: MpiFacts) -> Verdict:
     """Return the verdict on `spec`: the method that it asks for, or else the first that works."""
     methods = _methods(spec, facts)
-    undecided = spec.start.undecided
-    fitting = [
-        method
-        for method in methods
-        if method.mode == spec.start.mode
-        if (method.launcher == spec.start.launcher or method.mode == "inside-out" or "launcher" in undecided)
-    ]
+    by_any = spec.start.mode == "inside-out" or "launcher" in spec.start.undecided
+    of_mode = [method for method in methods if method.mode == spec.start.mode]
+    fitting = [method for method in of_mode if by_any or method.launcher == spec.start.launcher]
     # `fitting` is in the order of preference. A method that the job asks for is shown though it fails.
     chosen = next((method for method in fitting if method.works), fitting[0])
     free = spec
     if spec.start.launcher not in WITHOUT_MPI:
-        free = replace(spec, start=replace(spec.start, mpi="auto", undecided=("mode", "launcher", "mpi")))
+        free = spec._replace(start=spec.start._replace(mpi="auto", undecided=("mode", "launcher", "mpi")))
     working = [method for method in _methods(free, facts) if method.works]
     remedy = next((method for method in working if method.launcher not in WITHOUT_MPI), next(iter(working), None))
-    notes = (single_copy(replace(spec, start=replace(spec.start, mode=chosen.mode)), facts), *_notes(spec, facts))
+    notes = (single_copy(spec._replace(start=spec.start._replace(mode=chosen.mode)), facts), *_notes(spec, facts))
     return Verdict(chosen, methods, notes, remedy)
 
 
 def _methods(spec: JobSpec, facts: MpiFacts) -> tuple[LaunchMethod, ...]:
-    return (_inside(spec, facts), _by_mpirun(spec, facts), _by_srun(spec, facts))
+    return (_inside(spec, facts), _by_mpirun(spec, facts), _by_scheduler(spec, facts))
 
 
 def decide(spec: JobSpec, verdict: Verdict) -> JobSpec:
@@ -101,15 +95,15 @@ def decide(spec: JobSpec, verdict: Verdict) -> JobSpec:
         raise Impossible(problem, f"{remedy}; --force tries it anyway")
     free = method.works and "mpi" in spec.start.undecided and method.mode == "outside-in"
     mpi = method.mpi if free else spec.start.mpi
-    start = replace(spec.start, launcher=method.launcher, mpi=mpi, undecided=())
+    start = spec.start._replace(launcher=method.launcher, mpi=mpi, undecided=())
     if method.launcher in WITHOUT_MPI and "launcher" in spec.start.undecided:
-        start = replace(spec.start, undecided=("launcher",))  # the head node looks for an mpirun itself
+        start = spec.start._replace(undecided=("launcher",))  # the head node looks for an mpirun itself
     changed = [name for name in spec.start.undecided if getattr(start, name) != getattr(spec.start, name)]
     origins = {**spec.origins, **dict.fromkeys(changed, derived("the image and the node (verdict)"))}
     names = {variable.name for variable in spec.program.env}
     env = tuple(setting for setting in method.settings if setting.name not in names)
-    program = replace(spec.program, env=(*spec.program.env, *env))
-    return replace(spec, program=program, start=start, origins=origins)
+    program = spec.program._replace(env=(*spec.program.env, *env))
+    return spec._replace(program=program, start=start, origins=origins)
 
 
 def _inside(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
@@ -144,14 +138,12 @@ def _inside(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
 def _by_mpirun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
     """Return the method by the host's mpirun, which must be of the image's kind."""
 
-    def method(mpi: str, works: bool, why: str) -> LaunchMethod:
-        return LaunchMethod("outside-in", "mpirun", mpi, works, why)
-
+    method = partial(_outside, launcher="mpirun")
     kinds = _kinds(spec, facts)
     request = spec.start.mpi if spec.start.mpi in MPIS else "auto"
     for kind in kinds:
         name = MPIS[kind].NAME
-        if kind in HYDRA and not RUNTIMES[spec.container.runtime].FILES:
+        if kind in HYDRA and not RUNTIMES[spec.container.runtime].PASSES_OPEN_FILES:
             return method(kind, False, f"{name} uses an open file, which {spec.container.runtime} does not pass on")
         family = HYDRA if kind in HYDRA else (kind,)
         host = next((mpi for mpi in facts.node.mpis if mpi.kind in family), None)
@@ -170,74 +162,68 @@ def _by_mpirun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
         return method(request, True, f"{NOT_JUDGED}: the image has no mpirun that names its MPI")
     if request != "auto" and request not in kinds:
         return method(request, False, f"the image has {_names(kinds)}, and no {MPIS[request].NAME}: {ALONE}")
-    return method(
-        kinds[0],
-        False,
-        f"the image has {_names(kinds)}, and the node {_listed(facts.node.mpis) or 'no mpirun'}: {ALONE}",
-    )
+    here = _listed(facts.node.mpis) or "no mpirun"
+    return method(kinds[0], False, f"the image has {_names(kinds)}, and the node {here}: {ALONE}")
 
 
-def _by_srun(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
-    """Return the method by srun: one of its plugins and the image's MPI must have a protocol in common."""
-    if "srun" not in facts.node.values:
-        return _srun("", False, "the node has no srun that answers")
-    offered = facts.offered
+def _by_scheduler(spec: JobSpec, facts: MpiFacts) -> LaunchMethod:
+    """Return the method by the scheduler: one of its plugins and the image's MPI must have a protocol in common."""
+    if "starts" not in facts.node.values and spec.hosts.local:
+        return _outside("", False, f"{NOT_JUDGED}: this machine is in no job, and only a node of one can tell")
+    if "starts" not in facts.node.values:
+        return _outside("", False, f"the node has no {BY_SCHEDULER} that answers")
+    offered = f"{BY_SCHEDULER} {facts.offered}"
     request = spec.start.mpi if spec.start.mpi in ("pmix", "pmi2") and "mpi" not in spec.start.undecided else ""
     kinds = _kinds(spec, facts)
     if request in facts.broken:
-        return _srun(request, False, f"srun lists {request} on the node, and cannot load it (its libpmix is missing)")
+        why = f"{BY_SCHEDULER} lists {request} on the node, and cannot load it (its libpmix is missing)"
+        return _outside(request, False, why)
     if request and request not in facts.offers:
-        return _srun(request, False, f"{offered}, not {request}")
+        return _outside(request, False, f"{offered}, not {request}")
     if not request and kinds and _PMI[kinds[0]] in facts.broken:
-        return _srun("", False, f"the image has {MPIS[kinds[0]].NAME}, which needs pmix: {offered}")
+        return _outside("", False, f"the image has {MPIS[kinds[0]].NAME}, which needs pmix: {offered}")
     for kind in kinds:
         if request in ("", _PMI[kind]) and _PMI[kind] in facts.offers:
-            return _by_plugin(spec, facts, kind)
+            return _by_plugin(spec, facts, kind, offered)
     if not kinds:
         mpi = request or ("pmix" if "pmix" in facts.offers else next(iter(facts.offers), ""))
-        return _srun(mpi, bool(mpi), f"{NOT_JUDGED}: the image has no mpirun that names its MPI; {offered}")
+        return _outside(mpi, bool(mpi), f"{NOT_JUDGED}: the image has no mpirun that names its MPI; {offered}")
     needs = " or ".join(dict.fromkeys(_PMI[kind] for kind in kinds))
     other = f"not {request}" if request else offered
-    return _srun(request, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
+    return _outside(request, False, f"the image has {_names(kinds)}, which needs {needs}, {other}: {ALONE}")
 
 
-def _by_plugin(spec: JobSpec, facts: MpiFacts, kind: str) -> LaunchMethod:
-    """Return the method by the plugin of srun that this kind of MPI needs."""
+def _by_plugin(spec: JobSpec, facts: MpiFacts, kind: str, offered: str) -> LaunchMethod:
     mpi, pmix = _PMI[kind], facts.image.pmix
-    if mpi == "pmi2" and not RUNTIMES[spec.container.runtime].FILES:
-        return _srun(mpi, False, f"PMI2 uses an open file, which {spec.container.runtime} does not pass on")
+    if mpi == "pmi2" and not RUNTIMES[spec.container.runtime].PASSES_OPEN_FILES:
+        return _outside(mpi, False, f"PMI2 uses an open file, which {spec.container.runtime} does not pass on")
     if kind == "intelmpi" and not any(variable.name == "I_MPI_PMI_LIBRARY" for variable in spec.program.env):
-        why = "Intel MPI needs Slurm's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
-        return _srun(mpi, False, why)
+        why = "Intel MPI needs the scheduler's libpmi2.so in the image, and its place: -x I_MPI_PMI_LIBRARY=…"
+        return _outside(mpi, False, why)
     if mpi == "pmix" and _major(pmix) in range(1, 3):
-        return _srun(mpi, False, f"the image's PMIx {pmix} is too old for {facts.offered}")
-    why = f"works: {facts.offered}, the image has {MPIS[kind].NAME}{_skew(kind, facts)}"
-    return replace(_srun(mpi, True, why), settings=_older(facts) if mpi == "pmix" else ())
+        return _outside(mpi, False, f"the image's PMIx {pmix} is too old for {offered}")
+    why = f"works: {offered}, the image has {MPIS[kind].NAME}{_skew(kind, facts)}"
+    settings: tuple[Variable, ...] = ()
+    if mpi == "pmix" and _major(pmix) == 3:
+        older = f"the image's PMIx {pmix} lacks newer modules that {BY_SCHEDULER}'s PMIx offers"
+        names = {"PMIX_SECURITY_MODE": "native", "PMIX_GDS_MODULE": "hash"}
+        settings = tuple(Variable(name, value, why=older) for name, value in names.items())
+    return _outside(mpi, True, why)._replace(settings=settings)
 
 
-def _srun(mpi: str, works: bool, why: str) -> LaunchMethod:
-    return LaunchMethod("outside-in", "srun", mpi, works, why)
+def _outside(mpi: str, works: bool, why: str, launcher: str = BY_SCHEDULER) -> LaunchMethod:
+    return LaunchMethod("outside-in", launcher, mpi, works, why)
 
 
 def _kinds(spec: JobSpec, facts: MpiFacts) -> tuple[str, ...]:
-    """Return the image's MPIs, or only the one of --mpi if the image has it."""
     kinds = (facts.image if RUNTIMES[spec.container.runtime].CONTAINED else facts.node).kinds
     return (spec.start.mpi,) if spec.start.mpi in kinds else kinds
 
 
 def _skew(kind: str, facts: MpiFacts) -> str:
-    """Return a note on the PMIx versions of both sides."""
     if kind != "openmpi" or not (facts.node.pmix and facts.image.pmix):
         return ""
     return f" (PMIx {facts.node.pmix} on the node, {facts.image.pmix} in the image)"
-
-
-def _older(facts: MpiFacts) -> tuple[Variable, ...]:
-    """Return the settings of an image with PMIx 3 under srun's newer one. Else every rank reports missing modules."""
-    if _major(facts.image.pmix) != 3:
-        return ()
-    why = f"the image's PMIx {facts.image.pmix} lacks newer modules that srun's PMIx offers"
-    return (Variable("PMIX_SECURITY_MODE", "native", why=why), Variable("PMIX_GDS_MODULE", "hash", why=why))
 
 
 def _major(version: str) -> int:
@@ -258,10 +244,10 @@ def single_copy(spec: JobSpec, facts: MpiFacts | None = None) -> str:
     if spec.container.runtime in SHARING and spec.container.per != "rank":
         return f"{FINE}, the ranks of a node share one container"
     users = (facts.node.values.get("users"), facts.image.values.get("users")) if facts else ("", "")
-    if not runtime.APART or (users[0] and users[0] == users[1]):
+    if not runtime.OWN_USER_NAMESPACE or (users[0] and users[0] == users[1]):
         return f"{FINE}, the containers of a node are in its own user namespace"
     fix = "; --container-per node shares one" if spec.container.runtime in SHARING else ""
-    names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.apart())
+    names = ", ".join(f"{v.name}={v.value}" for mpi in MPIS.values() for v in mpi.without_cma())
     return f"single copy: off, each rank has a container in its own user namespace{fix} (set: {names})"
 
 
@@ -269,7 +255,11 @@ def _filtered(spec: JobSpec, facts: MpiFacts | None) -> str:
     """Return the measure where an engine forbids kcmp(2), without which Open MPI 5 has no single copies."""
     container, inside = spec.container, spec.start.mode == "inside-out"
     runtime = RUNTIMES[container.runtime]
-    shut = runtime.NAMED and not container.privileged and (container.hardened if inside else not runtime.APART)
+    shut = (
+        runtime.HAS_STORE
+        and not container.privileged
+        and (container.hardened if inside else not runtime.OWN_USER_NAMESPACE)
+    )
     mpi = facts and facts.image.has("openmpi")
     if not shut or not mpi or _major(mpi.version) < 5:
         return ""
@@ -279,7 +269,7 @@ def _filtered(spec: JobSpec, facts: MpiFacts | None) -> str:
 
 def _notes(spec: JobSpec, facts: MpiFacts) -> Iterable[str]:
     yield f"image: {_side(facts.image)}" if not facts.silent else f"image: has not answered ({facts.silent})"
-    offers = f"; {facts.offered}" if facts.offers or facts.broken else ""
+    offers = f"; {BY_SCHEDULER} {facts.offered}" if facts.offers or facts.broken else ""
     name = facts.node.values.get("name", "")
     yield f"node{f' {name}' if name else ''}: {_side(facts.node)}{offers}"
     if "userns" not in facts.node.values:
@@ -319,20 +309,18 @@ def satisfied(require: str, have: Mapping[str, str]) -> bool:
         version = have.get(name, "")
         if not version or not sign:
             return True
-        low, same = _less(version, value), not _less(version, value) and not _less(value, version)
-        return {"<": low, ">": not low and not same, "=": same, "<=": low or same, ">=": not low}[sign]
+        return bool(_COMPARE[sign](_parts(version), _parts(value)))
 
     groups = [[term for term in group.split(",") if not term.startswith("brand")] for group in require.split()]
     return not groups or any(all(map(holds, group)) for group in groups)
 
 
-def _less(version: str, other: str) -> bool:
-    return _parts(version) < _parts(other)
+_COMPARE = {"<": operator.lt, ">": operator.gt, "=": operator.eq, "<=": operator.le, ">=": operator.ge}
 
 
 def _at_least(version: str, other: str) -> bool:
-    width = len(_parts(version))
-    return _parts(version) >= _parts(other)[:width]
+    parts = _parts(version)
+    return parts >= _parts(other)[: len(parts)]
 
 
 def _parts(version: str) -> list[int]:

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import islice
 
 from mnrun import nodeset
 from mnrun.errors import Impossible, UsageError
 from mnrun.jobspec import JobSpec, Resources, derived, gpu_count
 from mnrun.model import Allocation, Layout, Node
+from mnrun.planning import starters
+from mnrun.schedulers import KNOWN
 
+PER_GPU = "one per GPU"
 FEW = 4  # nodes whose different numbers of ranks are listed one by one
 MOST = 1_000_000  # ranks, more than any machine has
 
 
 def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
-    """Choose nodes and ranks.
+    """Choose nodes and ranks. Raises UsageError or Impossible if the request contradicts itself or the allocation.
 
     The number of ranks is the one asked for, else the job's own tasks, else one per granted GPU, else one per node. The
     ranks are spread evenly, and the first nodes take the remainder, as in srun's block distribution.
-
-    Raises UsageError or Impossible if the request contradicts itself or the allocation.
     """
     want = spec.resources
     if allocation is None:
         return _on_paper(spec)
     if want.no_gpu:
-        allocation = replace(allocation, nodes=tuple(replace(node, gpus=0) for node in allocation.nodes))
+        allocation = allocation._replace(nodes=tuple(node._replace(gpus=0) for node in allocation.nodes))
     most = max(want.ntasks or 0, want.ntasks_per_node or 0)
     if most > MOST:
         raise UsageError(f"{most} ranks are more than mnrun supports")
-    nodes, why_nodes = _choose_nodes(want, allocation)
+    named = _as_named(spec, allocation) if spec.hosts.in_job and spec.hosts.named else allocation
+    nodes, why_nodes = _choose_nodes(want, named)
+    if named is not allocation:
+        why_nodes = "as named"
     _refuse_missing_gpus(want, nodes)
-    _refuse_uneven_gpus(spec, nodes)
     ntasks, caps, why = _choose_ranks(spec, allocation, nodes)
     if ntasks < len(nodes):
         if want.nodes is not None:
@@ -50,14 +52,14 @@ def lay_out(spec: JobSpec, allocation: Allocation | None) -> Layout:
             f"{ntasks} ranks do not fit into {nodeset.counted(sum(room), 'slot')} ({_describe(nodes, want)})",
             "ask for fewer ranks, more CPUs or more nodes, or oversubscribe with --force",
         )
-    return Layout(tuple(node.name for node in nodes), ranks, why, why_nodes)
+    gpus, cpus = tuple(node.gpus for node in nodes), tuple(node.slots or node.cpus for node in nodes)
+    names, total = tuple(node.name for node in nodes), sum(node.cpus for node in nodes)
+    return Layout(names, ranks, why, why_nodes, gpus=gpus, cpus=cpus, overcommit=ntasks > total)
 
 
 def share_gpus(spec: JobSpec) -> JobSpec:
-    """Return the job with --gpus shared out over its nodes, before any are held: its steps need a number per node.
-
-    Raises Impossible if the GPUs cannot be shared out evenly.
-    """
+    """Return the job with --gpus shared out over its nodes before any are held. Raises Impossible if they do not divide
+    evenly."""
     want = spec.resources
     if not want.gpus or want.gpus_asked:
         return spec
@@ -70,35 +72,29 @@ def share_gpus(spec: JobSpec) -> JobSpec:
             "use --gpus-per-node or --gpus-per-task",
         )
     origins = {name: origin for name, origin in spec.origins.items() if name != "gpus"}
-    origins["gpus_per_node"] = derived(
-        f"--gpus {want.gpus} ({spec.origins['gpus']}) on {nodeset.counted(nodes, 'node')}"
-    )
-    shared = replace(want, gpus="", gpus_per_node=f"{kind}{colon}{each}")
-    return replace(spec, resources=shared, origins=origins)
+    on = nodeset.counted(nodes, "node")
+    origins["gpus_per_node"] = derived(f"--gpus {want.gpus} ({spec.origins['gpus']}) on {on}")
+    shared = want._replace(gpus="", gpus_per_node=f"{kind}{colon}{each}")
+    return spec._replace(resources=shared, origins=origins)
 
 
 def _refuse_missing_gpus(want: Resources, nodes: Sequence[Node]) -> None:
     for node in nodes:
         if want.gpus_asked > node.gpus:
-            grant = f"the job has {node.gpus or 'none'} on {node.name}"
-            raise Impossible(
-                f"{nodeset.counted(want.gpus_asked, 'GPU')} per node, but {grant}", "ask for them in salloc or sbatch"
-            )
+            asked, held = nodeset.counted(want.gpus_asked, "GPU"), f"{node.gpus or 'none'} on {node.name}"
+            raise Impossible(f"{asked} per node, but the job has {held}", "ask for them with the nodes of the job")
 
 
-def _refuse_uneven_gpus(spec: JobSpec, nodes: Sequence[Node]) -> None:
-    """Raise Impossible if the host's mpirun would need different numbers of GPUs on its nodes.
-
-    It starts its daemons in one step on all nodes but the first, and a step has as many GPUs on each of its nodes.
-    """
-    counts = [node.gpus for node in nodes[1:]]
-    by_mpirun = spec.start.mode == "outside-in" and spec.start.launcher != "srun"
+def refuse_uneven_gpus(spec: JobSpec, layout: Layout) -> None:
+    """Raise Impossible if the host's mpirun would need different numbers of GPUs on its nodes. It starts all daemons
+    but the first in one step, which has as many GPUs on each of its nodes."""
+    counts = layout.gpus[1:]
+    by_mpirun = spec.start.mode == "outside-in" and spec.start.launcher not in starters.OF_SCHEDULERS
     if by_mpirun and len(set(counts)) > 1 and not spec.resources.gpus_asked:
-        counts_text = ", ".join(f"{node.name}: {node.gpus}" for node in nodes)
-        raise Impossible(
-            f"the host's mpirun cannot have different numbers of GPUs on its nodes ({counts_text})",
-            "use --launcher srun, --mode inside-out, or the same number on each node: --gpus-per-node",
-        )
+        counts_text = ", ".join(f"{node}: {gpus}" for node, gpus in zip(layout.nodes, layout.gpus))
+        problem = f"the host's mpirun cannot have different numbers of GPUs on its nodes ({counts_text})"
+        ways = f"--launcher {starters.BY_SCHEDULER}, --mode inside-out"
+        raise Impossible(problem, f"use {ways}, or the same number on each node: --gpus-per-node")
 
 
 def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
@@ -107,11 +103,8 @@ def _too_few_ranks(ntasks: int, nodes: int) -> UsageError:
 
 
 def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
-    """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number.
-
-    The job's own tasks have as many CPUs as the job asked for. If the user names another number of ranks, each may have
-    fewer.
-    """
+    """Return how many ranks a node takes: as named, else by its CPUs, but at least the granted number. The job's own
+    tasks have as many CPUs as the job asked for. With another number of ranks, each may have fewer."""
     if node.slots is not None:
         return node.slots
     if want.cpus_per_task is not None:
@@ -121,7 +114,6 @@ def _slots(node: Node, want: Resources, allocation: Allocation) -> int:
 
 
 def _on_paper(spec: JobSpec) -> Layout:
-    """Return the layout before nodes are held."""
     want = spec.resources
     per_node = want.ntasks_per_node or want.gpus_asked
     nodelist_size = len(nodeset.expand(want.nodelist)) if want.nodelist else 0
@@ -141,11 +133,34 @@ def _on_paper(spec: JobSpec) -> Layout:
     return Layout((), ranks, _why_asked(spec) or "one per node", why, open=ntasks > 1 and not shaped)
 
 
+def _as_named(spec: JobSpec, allocation: Allocation) -> Allocation:
+    """Return the nodes of the job that --hosts or --hostfile names inside it, with their ranks. Raises Impossible."""
+    option = "--hostfile" if spec.hosts.hostfile else "--hosts"
+    by_name = {node.name: node for node in allocation.nodes}
+    by_name = {**{name.partition(".")[0]: node for name, node in by_name.items()}, **by_name}
+    nodes = []
+    for host in spec.hosts.named:
+        node = by_name.get(host.name) or by_name.get(host.name.partition(".")[0])
+        if node is None:
+            its = nodeset.fold(node.name for node in allocation.nodes)
+            title = KNOWN[allocation.scheduler].TITLE
+            raise Impossible(
+                f"{option} names {host.name}, and {title} job {allocation.called or allocation.job} has {its}",
+                "name nodes of the job, or leave the job first",
+            )
+        most = node.cpus // (spec.resources.cpus_per_task or 1)
+        if (host.slots or 0) > most and not spec.force:
+            problem = f"{option} puts {nodeset.counted(host.slots, 'rank')} on {node.name}"
+            raise Impossible(f"{problem}, where the job has room for {most}", "oversubscribe with --force")
+        nodes.append(node._replace(slots=host.slots))
+    return allocation._replace(nodes=tuple(nodes))
+
+
 def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, ...], str]:
     by_name = {node.name: node for node in allocation.nodes}
-    chosen, why = allocation.nodes, f"all of {allocation.scheduler} job {allocation.called or allocation.job}"
-    if allocation.scheduler in ("local", "hosts"):
-        why = "this machine" if allocation.scheduler == "local" else "as named"
+    chosen, why = allocation.nodes, {"local": "this machine", "hosts": "as named"}.get(allocation.scheduler, "")
+    if not why:
+        why = f"all of {KNOWN[allocation.scheduler].TITLE} job {allocation.called or allocation.job}"
     out = set(nodeset.expand(want.exclude)) if want.exclude else set()
     if want.nodelist:
         names = nodeset.expand(want.nodelist)
@@ -169,11 +184,9 @@ def _choose_nodes(want: Resources, allocation: Allocation) -> tuple[tuple[Node, 
                 f"go to a login node, or name machines with --hosts; for {want.nodes} ranks here write -n {want.nodes}",
             )
         if want.nodes > len(chosen):
-            hint = f"write --nodes {len(chosen)}, or for {want.nodes} ranks on each node --ntasks-per-node {want.nodes}"
-            raise Impossible(
-                f"--nodes {want.nodes}, but there are {len(chosen)} ({nodeset.fold(n.name for n in chosen)})",
-                hint,
-            )
+            problem = f"--nodes {want.nodes}, but there are {len(chosen)} ({nodeset.fold(n.name for n in chosen)})"
+            each = f"for {want.nodes} ranks on each node --ntasks-per-node {want.nodes}"
+            raise Impossible(problem, f"write --nodes {len(chosen)}, or {each}")
         if want.nodes < len(chosen):
             why = f"--nodes {want.nodes}: the first of {len(chosen)}"
         chosen = chosen[: want.nodes]
@@ -186,6 +199,8 @@ def _choose_ranks(
     """Return (ranks in all, the most on each node or None, the reason)."""
     want = spec.resources
     per_node = want.ntasks_per_node
+    if spec.start.launcher == "ray":
+        return len(nodes), (1,) * len(nodes), "one of Ray on each node"
     if want.ntasks is not None:
         return want.ntasks, ((per_node,) * len(nodes) if per_node else None), _why_asked(spec)
     if per_node is not None:
@@ -203,7 +218,7 @@ def _choose_ranks(
     gpus_each = want.gpus_asked
     gpus = tuple(gpus_each or node.gpus for node in nodes)
     if all(gpus):
-        return sum(gpus), gpus, f"one per GPU ({', '.join(str(n) for n in sorted(set(gpus)))} on each node)"
+        return sum(gpus), gpus, f"{PER_GPU} ({', '.join(str(n) for n in sorted(set(gpus)))} on each node)"
     return len(nodes), (1,) * len(nodes), "one per node"
 
 
@@ -212,7 +227,7 @@ def _why_asked(spec: JobSpec) -> str:
         return f"--ntasks ({spec.origins.get('ntasks', 'asked')})"
     if spec.resources.ntasks_per_node is not None:
         return f"--ntasks-per-node ({spec.origins.get('ntasks_per_node', 'asked')})"
-    return "one per GPU asked for" if spec.resources.gpus_asked else ""
+    return f"{PER_GPU} asked for" if spec.resources.gpus_asked else ""
 
 
 def size(laid: Layout) -> str:
@@ -226,7 +241,6 @@ def size(laid: Layout) -> str:
 
 
 def gpus(want: Resources, laid: Layout) -> int:
-    """Return the GPUs that a job asks for in all, or 0 if it asks for none."""
     if want.gpus_per_task:
         return gpu_count(want.gpus_per_task) * laid.ntasks
     return want.gpus_asked * laid.nnodes

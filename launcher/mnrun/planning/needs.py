@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from mnrun.jobspec import JobSpec
 from mnrun.model import Fault
+from mnrun.record import Record
 from mnrun.runtimes import RUNTIMES
 
 # kind of a file, its path -> the fault of the file here, or ""
 Look = Callable[[str, str], str]
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(Record):
     """A file that every node must have. `kind` is image, program or path, or written: a directory of this machine."""
 
     subject: str
@@ -26,6 +25,9 @@ class Need:
 def files(spec: JobSpec) -> Iterator[Need]:
     """Yield the files of a job that this machine may see, too."""
     program, container = spec.program, spec.container
+    if container.image and not RUNTIMES[container.runtime].CONTAINED:  # the nodes are containers of it
+        yield Need("job directory", spec.job_dir, "written")
+        return
     if container.image_file:
         yield Need("image", container.image_file, "image")
     for mount in container.binds:
@@ -40,10 +42,8 @@ def files(spec: JobSpec) -> Iterator[Need]:
 
 
 def faults(spec: JobSpec, look: Look, is_node: bool = False) -> list[Fault]:
-    """Return a fault for each file that is missing or wrong here.
-
-    Nodes may have other files, so that the job may still work, unless this machine `is_node`.
-    """
+    """Return a fault for each file that is missing or wrong here. Unless this machine `is_node`, nodes may have other
+    files."""
     found = []
     for need in files(spec):
         if fault := look(need.kind, need.path):
@@ -59,16 +59,16 @@ def on_node(spec: JobSpec, path: str) -> str:
     return _behind(_binds(spec), path) or path
 
 
-def place(spec: JobSpec, path: str) -> str:
+def behind_links(spec: JobSpec, path: str) -> str:
     """Return the place outside of the mounted directories to which links in `path` lead, or `path` itself."""
-    return dict(spec.container.places).get(path, path)
+    return dict(spec.container.links).get(path, path)
 
 
 def shown(spec: JobSpec, path: str) -> str:
     """Return the node's path of what the container shows at `path`, or "" if the image has it."""
     if not RUNTIMES[spec.container.runtime].CONTAINED:
         return path
-    chdir = place(spec, spec.program.chdir)
+    chdir = behind_links(spec, spec.program.chdir)
     shared = {folder: folder for folder in (spec.container.home, chdir) if folder not in ("", "/")}
     return _behind({**shared, **_binds(spec)}, path)
 
@@ -79,10 +79,8 @@ def _binds(spec: JobSpec) -> dict[str, str]:
 
 
 def _behind(places: Mapping[str, str], path: str) -> str:
-    """Return the node's path of `path`, or "" if no place covers it.
-
-    `places` maps directories of the container to those of the node.
-    """
+    """Return the node's path of `path`, or "" without a place for it. `places`: directories of the container -> the
+    node's."""
     covering = [target for target in places if (path + "/").startswith(target.rstrip("/") + "/")]
     if not covering:
         return ""

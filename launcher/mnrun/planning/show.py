@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from mnrun import nodeset, versioned
 from mnrun.jobspec import BUILT_IN, JobSpec
-from mnrun.model import MARK, Command, Fault, Plan, Site, Step, Where
+from mnrun.model import MARK, Command, Fault, Plan, Site, Where
 from mnrun.nodes import kit
 from mnrun.planning.commands import carry
+from mnrun.schedulers import SCHEDULERS
 
 if TYPE_CHECKING:
     from mnrun.planning.compatibility import Verdict
@@ -28,7 +29,6 @@ class Judgement:
 
     @property
     def shown(self) -> ShownVerdict:
-        """Return the verdict for programs."""
         surest = sorted(self.faults, key=lambda fault: not fault.sure)
         method = self.verdict.chosen if self.verdict else None
         if method and not method.works and not any(fault.sure for fault in surest):
@@ -64,8 +64,8 @@ class Judgement:
 class ShownLayout:
     """The ranks on nodes."""
 
-    nodes: Annotated[tuple[str, ...], "the nodes; empty if Slurm is to choose them"]
-    ranks: Annotated[tuple[int, ...], "the ranks on each node; one number of all ranks if Slurm chooses how many nodes"]
+    nodes: Annotated[tuple[str, ...], "the nodes; empty if the scheduler is to choose them"]
+    ranks: Annotated[tuple[int, ...], "the ranks on each node; or one number of all ranks if it chooses the nodes"]
     why_nodes: Annotated[str, "the reason for these nodes"]
     why_ranks: Annotated[str, "the reason for these ranks"]
 
@@ -80,7 +80,7 @@ class ShownStep:
     ]
     why: Annotated[str, "its purpose"]
     argv: Annotated[tuple[str, ...], "the words that start it; empty if mnrun starts none"]
-    nodes: Annotated[tuple[str, ...], "the hosts on which mnrun starts it by itself; empty under Slurm"]
+    nodes: Annotated[tuple[str, ...], "the hosts on which mnrun starts it by itself; empty under a scheduler"]
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,10 @@ class ShownPlan:
 
 
 def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False) -> str:
-    """Return the answer: nodes, ranks, the verdict and the values that somebody set. --verbose adds the steps.
-
-    `commands` also adds the words that start each step, and every value that nobody set.
-    """
+    """Return nodes, ranks, the verdict and the values that somebody set. --verbose adds the steps. `commands` also adds
+    the words that start each step, and every default."""
     from mnrun.planning.compatibility import FINE
+    from mnrun.planning.plan import begin
 
     steps = _steps(plan, site, commands) if commands or plan.spec.verbose else []
     verdict = [line for line in judgement.lines if steps or not line.strip().startswith(FINE)]
@@ -131,7 +130,7 @@ def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False
         f"ranks: {plan.layout.ntasks} ({plan.layout.why_ranks})",
         f"nodes: {'as many as the ranks need' if plan.layout.open else plan.layout.nnodes} ({plan.layout.why_nodes})",
         *(f"  {node}: {ranks}" for node, ranks in zip(plan.layout.nodes, plan.layout.ranks)),
-        f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}",
+        f"start: {plan.spec.start.mode}, {plan.spec.container.runtime}, {begin(plan)}",
         *verdict,
         *(f"note: {note}" for note in plan.notes),
         "",
@@ -142,7 +141,6 @@ def as_text(plan: Plan, site: Site, judgement: Judgement, commands: bool = False
 
 
 def _assignments(plan: Plan, every: bool) -> list[str]:
-    """Return `option = value` with its origin for each option that somebody set, or for every option."""
     values = {name: shown for name, shown in _values(plan).items() if every or plan.spec.origins[name] != BUILT_IN}
     rest = len(plan.spec.origins) - len(values)
     more = [f"{nodeset.counted(rest, 'default')}, which --commands shows"] if rest else []
@@ -156,17 +154,22 @@ def _steps(plan: Plan, site: Site, commands: bool) -> list[str]:
         where = "" if step.where is Where.HERE else f" on {step.where.value}"
         lines.append(f"{number}. {step.phase.value}{where}: {step.why}")
         if step.phase in words:
-            lines.append("   " + kit.typed(_shown(words[step.phase])) + (" &" if step.background else ""))
+            line = kit.typed(_shown(words[step.phase]), SCHEDULERS[site.scheduler].CLIENT)
+            lines.append(f"   {line}" + (" &" if step.background else ""))
     return lines
 
 
 def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:
     commands, layout = carry(plan, site), plan.layout
+    words = {phase: _shown(command) for phase, command in commands.items()}
+    steps = ((step, words.get(step.phase, Command(()))) for step in plan.steps)
     shown = ShownPlan(
         job=plan.job,
         mode=plan.spec.start.mode,
         layout=ShownLayout(layout.nodes, layout.ranks, layout.why_nodes, layout.why_ranks),
-        steps=tuple(_step(step, commands.get(step.phase)) for step in plan.steps),
+        steps=tuple(
+            ShownStep(s.phase.value, s.where.value, s.why, command.argv, command.nodes) for s, command in steps
+        ),
         values=_values(plan),
         notes=tuple(plan.notes),
         verdict=tuple(judgement.lines),
@@ -175,14 +178,8 @@ def as_json(plan: Plan, site: Site, judgement: Judgement) -> str:
     return versioned.text(shown, 2)
 
 
-def _step(step: Step, command: Command | None) -> ShownStep:
-    argv, nodes = (_shown(command).argv, command.nodes) if command else ((), ())
-    return ShownStep(step.phase.value, step.where.value, step.why, argv, nodes)
-
-
 def _shown(command: Command) -> Command:
-    """Return the command with printable names in place of values that only the job knows."""
-    return replace(command, argv=tuple(map(_printable, command.argv)))
+    return command._replace(argv=tuple(map(_printable, command.argv)))
 
 
 def _printable(word: str) -> str:
@@ -190,14 +187,14 @@ def _printable(word: str) -> str:
 
 
 def _values(plan: Plan) -> dict[str, ShownValue]:
-    """Return option -> its value as text. The values of -x stay out, since they may be secrets."""
+    """Return option -> its value. The values of -x stay out, since they may be secrets."""
     spec = plan.spec
     values = {}
     for name, origin in spec.origins.items():
         if name in ("env", "env_file"):
             text = " ".join(spec.program.forwarded)
         elif name == "hosts":
-            text = ",".join(map(str, spec.hosts.names))
+            text = ",".join(map(str, spec.hosts.named))
         elif name == "no_home":
             text = str(not spec.container.home).lower()
         else:

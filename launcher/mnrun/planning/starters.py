@@ -12,17 +12,22 @@ from mnrun.jobspec import JobSpec
 from mnrun.model import Layout, Words
 from mnrun.mpi import WITHOUT_MPI
 from mnrun.nodeset import counted
+from mnrun.schedulers import DEFAULT, KNOWN
 
 TORCH_MODULES = ("torch.distributed.run", "torch.distributed.launch")  # python -m …, which are torchrun
 FLAGS = ("standalone", "m", "module", "no_python", "virtual_local_rank", "h", "help", "use_env")  # without a value
-PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", "srun")  # starters with which a command may begin
+# The programs by which schedulers start ranks -> the scheduler's name
+OF_SCHEDULERS = {scheduler.STARTER: scheduler.TITLE for scheduler in KNOWN.values() if scheduler.STARTER}
+BY_SCHEDULER = KNOWN[DEFAULT].STARTER  # the one for --mpi pmix or pmi2
+PMI = ("pmix", "pmi2")
+PROGRAMS = ("mpirun", "mpiexec", "mpiexec.hydra", "prterun", *OF_SCHEDULERS)  # starters with which a command may begin
 
 
 def mode(settings: Settings) -> str:
-    """Return the mode. For auto, it is inside-out, except for requests that only srun can fulfil."""
+    """Return the mode. For auto, it is inside-out, except for requests that only a scheduler can fulfil."""
     request = str(settings["mode"].value)
-    by_srun = settings["launcher"].value == "srun" or settings["mpi"].value in ("pmix", "pmi2")
-    return request if request != "auto" else "outside-in" if by_srun else "inside-out"
+    by_scheduler = settings["launcher"].value in OF_SCHEDULERS or settings["mpi"].value in PMI
+    return request if request != "auto" else "outside-in" if by_scheduler else "inside-out"
 
 
 def undecided(settings: Settings, launcher: str) -> Words:
@@ -38,24 +43,24 @@ def launcher(settings: Settings, command: Sequence[str], mode: str) -> str:
         request = "torchrun"
     if request in WITHOUT_MPI:
         return _without_mpi(request, settings)
-    wanted = "srun" if mpi in ("pmix", "pmi2") else request if mpi == "auto" else "mpirun"
+    by_scheduler = request if request in OF_SCHEDULERS else BY_SCHEDULER
+    wanted = by_scheduler if mpi in PMI else request if mpi == "auto" else "mpirun"
     if request not in ("auto", wanted):
         raise Impossible(f"--launcher {request} and --mpi {mpi} exclude each other", f"{mpi} needs --launcher {wanted}")
-    if wanted == "srun" and mode != "outside-in":
-        raise Impossible("srun starts ranks from outside the containers", "add --mode outside-in")
+    if wanted in OF_SCHEDULERS and mode != "outside-in":
+        raise Impossible(f"{wanted} starts ranks from outside the containers", "add --mode outside-in")
     return "mpirun" if wanted == "auto" else wanted
 
 
 def _without_mpi(launcher: str, settings: Settings) -> str:
-    """Return env or torchrun. Raise Impossible if another option contradicts it."""
     if settings["mpi"].value != "auto":
         problem = f"--launcher {launcher} and --mpi {settings['mpi'].value} exclude each other"
         raise Impossible(problem, f"{launcher} starts ranks without an MPI")
     if settings["mode"].value == "outside-in":
         problem = f"{launcher} starts ranks in containers that wait, which outside-in lacks"
         raise Impossible(problem, "use --mode inside-out")
-    if launcher == "torchrun" and "gpu_bind" in settings:
-        problem = "--gpu-bind cannot be used with torchrun, whose processes see all of their node's GPUs"
+    if launcher in ("torchrun", "ray") and "gpu_bind" in settings:
+        problem = f"--gpu-bind cannot be used with {launcher}, whose processes see all of their node's GPUs"
         raise Impossible(problem, "choose a GPU by LOCAL_RANK in the program")
     return launcher
 
@@ -73,10 +78,8 @@ def torchrun_words(command: Sequence[str]) -> Sequence[str] | None:
 
 
 def check_numbers(spec: JobSpec, layout: Layout) -> None:
-    """Raise UsageError if the command names other numbers of nodes or ranks than the launch has.
-
-    torchrun would wait for the missing nodes for 10 minutes, or start several groups.
-    """
+    """Raise UsageError if the command names other numbers of nodes or ranks than the launch has. torchrun would wait
+    for the missing nodes for 10 minutes, or start several groups."""
     if spec.force:
         return
     command = spec.program.command
@@ -120,26 +123,22 @@ def _check_torchrun(options: dict[str, str], asked: int | None, layout: Layout) 
         raise UsageError(f"torchrun --standalone is for one node, and this run has {nodes}", "leave the option out")
     elastic = options.get("rdzv_backend", "static") != "static"  # it numbers the nodes by itself
     if layout.nnodes > 1 and "node_rank" in options and not elastic:
-        value = options["node_rank"] or "''"
-        raise UsageError(
-            f"torchrun --node_rank {value} would be the same on all {nodes}", "leave it out: mnrun sets it"
-        )
+        problem = f"torchrun --node_rank {options['node_rank'] or repr('')} would be the same on all {nodes}"
+        raise UsageError(problem, "leave it out: mnrun sets it")
     each = options.get("nproc_per_node", "")
-    if each.isdecimal() and (asked or 1) not in (1, int(each)):  # Slurm's users ask for 1, which starts torchrun
-        raise _other(
-            "torchrun --nproc_per_node", each, f"{asked} ranks on each node", f"write --ntasks-per-node {each}"
-        )
+    if each.isdecimal() and (asked or 1) not in (1, int(each)):  # users of schedulers ask for 1, which starts torchrun
+        has = f"{asked} ranks on each node"
+        raise _other("torchrun --nproc_per_node", each, has, f"write --ntasks-per-node {each}")
 
 
 def _check_mpirun(command: Words, layout: Layout) -> None:
     """Raise UsageError if an mpirun asks for more ranks than there are slots. Open MPI would refuse to start them."""
     name = os.path.basename(command[0])
     text = " ".join(command).lower()
-    if name == "srun" or re.search(r"oversub|overload| --?h(ost|f)?|machinefile|rankfile| -f ", text):
+    if name in OF_SCHEDULERS or re.search(r"oversub|overload| --?h(ost|f)?|machinefile|rankfile| -f ", text):
         return
-    total = sum(
-        int(value) for word, value in zip(command, command[1:]) if word in ("-n", "-np", "--np") and value.isdecimal()
-    )
+    numbers = [value for word, value in zip(command, command[1:]) if word in ("-n", "-np", "--np")]
+    total = sum(int(number) for number in numbers if number.isdecimal())
     if total > layout.ntasks:
         slots = counted(layout.ntasks, "slot")
         remedy = f"ask for them with mnrun -n {total}, or oversubscribe with --force"

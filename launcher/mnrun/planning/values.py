@@ -5,17 +5,17 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from mnrun.config.layers import Settings
 from mnrun.errors import Impossible, UsageError
-from mnrun.jobspec import Mount
+from mnrun.jobspec import CLAIM, Mount, SiteSettings
 from mnrun.model import ULIMITS
+from mnrun.planning.starters import BY_SCHEDULER
+from mnrun.record import Record
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Record):
     """The facts on the launching process that shape a job."""
 
     cwd: str
@@ -23,17 +23,62 @@ class Surroundings:
     environ: Mapping[str, str]
     env_files: Mapping[str, str]  # path -> text
     umask: str = "0022"
-    whys: Mapping[str, str] = field(default_factory=dict)  # NAME=VALUE -> why
+    whys: Mapping[str, str] = {}  # NAME=VALUE -> why
+    site: Mapping[str, SiteSettings] = {}  # scheduler -> the site's settings for it
     job_file: str = ""
     hostfile: str | None = None  # its text
     batch: bool = False  # for a batch job, whose variables get their values in the job
     as_given: bool = False  # by a batch script
+    in_job: bool = False  # on the nodes of a scheduler's job
+    pod: str | None = None  # the working directory of nodes that are containers of the image (Jobs.pod)
     there: Callable[[str], bool] = lambda path: False  # returns whether a path exists on this machine
     link: Callable[[str], str] = lambda path: ""  # returns the target of a symbolic link here, else ""
 
+    def absolute(self, path: str) -> str:
+        # Not realpath: the target of a link may differ on the node.
+        return os.path.normpath(os.path.join(self.cwd, path))
 
-@dataclass(frozen=True)
-class Values:
+    def on_nodes(self, path: str) -> str:
+        """Return an absolute path of the nodes. In those that are containers of the image, it begins there."""
+        return self.absolute(path) if self.pod is None else os.path.normpath(os.path.join(self.pod or "/", path))
+
+    def expanded(self, path: str) -> str:
+        """Return a path or a program's name with the home directory for a leading `~/`."""
+        return re.sub(r"^~/", lambda _: self.home + "/", path)
+
+    def of_home(self, path: str) -> str:
+        return self.absolute(self.expanded(path))
+
+    def behind_links(self, path: str, mounted: Iterable[str]) -> str:
+        """Return the first place outside of the `mounted` directories to which links below them lead, or `path`."""
+        now = path
+        for _ in range(40):  # Linux follows no more (path_resolution(7))
+            folder = max((folder for folder in mounted if now.startswith(f"{folder}/")), key=len, default=now)
+            steps = (*map(str, reversed(PurePosixPath(now).parents)), now)
+            link = next((step for step in steps if len(step) > len(folder) and self.link(step)), "")
+            if not link:
+                return now
+            now = os.path.normpath(os.path.join(os.path.dirname(link), self.link(link), now[len(link) + 1 :]))
+        return path
+
+    def mount(self, word: str) -> Mount:
+        claimed = CLAIM if word.startswith(CLAIM) else ""
+        source, _, rest = word[len(claimed) :].partition(":")
+        target, _, options = rest.partition(":")
+        if re.fullmatch(r"[\d:,-]+", word):
+            raise UsageError(f"--bind {word!r} is not a path", "-B is --bind here")
+        if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
+            raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
+        if re.search(r"[,\x00-\x1f\x7f]", word):  # docker reads a line of CSV
+            raise UsageError(f"--bind {word!r} has a comma or a control character, which the runtimes cannot mount")
+        if claimed:
+            if not target or not re.fullmatch(r"[a-z0-9.-]+(/[^/].*)?", source):
+                raise UsageError(f"--bind {word!r} is not {CLAIM}CLAIM[/SUBDIRECTORY]:DST with an absolute DST")
+            return Mount(CLAIM + source, target, options)
+        return Mount(self.absolute(source), target or self.absolute(source), options)
+
+
+class Values(Record):
     """The settings of a job by the type of their value, and its surroundings."""
 
     settings: Settings
@@ -57,57 +102,17 @@ class Values:
         return value if isinstance(value, tuple) else ()
 
     def path(self, name: str) -> str:
-        """Return an absolute path, or "" without one."""
-        return absolute(self.text(name), self.around) if self.text(name) else ""
+        return self.around.absolute(self.text(name)) if self.text(name) else ""
 
 
-def absolute(path: str, around: Surroundings) -> str:
-    # Not realpath: the target of a link may differ on the node.
-    return os.path.normpath(os.path.join(around.cwd, path))
-
-
-def place(path: str, mounted: Iterable[str], around: Surroundings) -> str:
-    """Return the first place outside of the `mounted` directories to which links below them lead, or `path` itself."""
-    now = path
-    for _ in range(40):  # Linux follows no more (path_resolution(7))
-        folder = max((folder for folder in mounted if now.startswith(f"{folder}/")), key=len, default=now)
-        steps = (*map(str, reversed(PurePosixPath(now).parents)), now)
-        link = next((step for step in steps if len(step) > len(folder) and around.link(step)), "")
-        if not link:
-            return now
-        now = os.path.normpath(os.path.join(os.path.dirname(link), around.link(link), now[len(link) + 1 :]))
-    return path
-
-
-def of_home(path: str, around: Surroundings) -> str:
-    return absolute(expanded(path, around), around)
-
-
-def expanded(path: str, around: Surroundings) -> str:
-    """Return a path or a program's name with the home directory for a leading `~/`."""
-    return re.sub(r"^~/", lambda _: around.home + "/", path)
-
-
-def mount(word: str, around: Surroundings) -> Mount:
-    source, _, rest = word.partition(":")
-    target, _, options = rest.partition(":")
-    if re.fullmatch(r"[\d:,-]+", word):
-        raise UsageError(f"--bind {word!r} is not a path", "Slurm's -B is --extra-node-info of salloc")
-    if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
-        raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
-    if re.search(r"[,\x00-\x1f\x7f]", word):  # docker reads a line of CSV
-        raise UsageError(f"--bind {word!r} has a comma or a control character, which the runtimes cannot mount")
-    return Mount(absolute(source, around), target or absolute(source, around), options)
-
-
-def gpu_bind(text: str, launcher: str) -> str:
-    """Return the value of --gpu-bind: any for srun, and a value that mnrun has too for other starters."""
-    if not text or launcher == "srun":
+def gpu_bind(text: str, by_scheduler: bool) -> str:
+    """Return the value of --gpu-bind: any for a scheduler's starter, and one that mnrun has too for others."""
+    if not text or by_scheduler:
         return text
     if not re.fullmatch(r"none|closest|(single|per_task):[1-9]\d{0,3}", text):
         raise Impossible(
-            f"only srun can do --gpu-bind {text}",
-            "use --launcher srun, or none, closest, single:RANKS or per_task:GPUS",
+            f"only {BY_SCHEDULER} can do --gpu-bind {text}",
+            f"use --launcher {BY_SCHEDULER}, or none, closest, single:RANKS or per_task:GPUS",
         )
     return text
 
@@ -139,7 +144,7 @@ def limit(word: str) -> str:
     return word
 
 
-def room(text: str) -> str:
+def stage_limit(text: str) -> str:
     if not re.fullmatch(r"[1-9]\d{0,8}[MGT]|([1-9]\d?|100)%", text, re.ASCII):
         raise UsageError(f"--stage-limit {text!r} is not a size", "write 50G, or 20% for a share of the disk")
     return text
@@ -149,4 +154,10 @@ def ports(text: str) -> str:
     match = re.fullmatch(r"(\d+)-(\d+)", text)
     if not match or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
         raise UsageError(f"--ports {text!r} is not FROM-TO with 1024 <= FROM <= TO <= 65535")
+    return text
+
+
+def reach(text: str) -> str:
+    if not re.fullmatch(r"[a-z]+|call:[A-Za-z0-9_][A-Za-z0-9_.:-]*", text, re.ASCII):
+        raise UsageError(f"--reach {text!r} is neither a word nor call:NAME", "NAME is a host or an address")
     return text

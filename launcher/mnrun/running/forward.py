@@ -13,50 +13,43 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from mnrun.model import Site
 from mnrun.schedulers import Scheduler
-from mnrun.system.process import Event, Stopped
+from mnrun.system.commands import deaf_to
+from mnrun.system.events import Event, State
+from mnrun.system.process import Stopped
 
 REPORTS = 2.0  # seconds in which the guards report one and the same TERM, as guard.sh counts it
 MOMENT = 3.0  # seconds that a program needs after its begin to install its signal handlers
 
 
+@dataclass
 class Forward:
-    """The signals of one launch. `over` and `preempted` are the scheduler's answers about its job."""
+    """The signals of one launch."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        site: Site,
-        events: queue.SimpleQueue[Event],
-        *,
-        script: bool,
-        step: bool,
-        send: Callable[[bytes], None],
-        begun: Callable[[], bool],
-    ) -> None:
-        """Prepare to forward.
+    scheduler: Scheduler
+    site: Site
+    environ: Mapping[str, str]
+    events: queue.SimpleQueue[Event]
+    script: bool  # whether the scheduler's signals to the batch script come here
+    step: bool  # whether those to all steps do
+    send: Callable[[bytes], None]
+    begun: Callable[[], bool]  # returns whether all ranks have begun: an earlier signal would end mpirun
+    over: bool = False  # the scheduler's answers about its job
+    preempted: bool = False
+    _early: list[str] = field(default_factory=list)
+    _last_question: float = -math.inf
+    _unanswered: int = 0  # questions under way
+    _since: float | None = None  # time at which the program had begun
 
-        `scheduler` answers questions about the job. `script` says that the scheduler's signals to the batch script come
-        here, and `step` that those to all steps do. `begun` returns whether the program has begun, with all of its
-        ranks: an earlier signal would end mpirun.
-        """
-        self._scheduler, self._site, self._events = scheduler, site, events
-        self._script, self._step = script, step
-        self._send, self._begun = send, begun
-        self._early: list[str] = []
-        self._last_question = -math.inf
-        self._since: float | None = None  # time at which the program had begun
-        self.over = False
-        self.preempted = False
-
-    def tell(self, name: str) -> None:
+    def take(self, name: str) -> None:
         """Take in a signal. Raises Stopped if it ends a launch whose program has not begun."""
-        if self._scheduler.SIGNALS and not (self._script or self._step):
+        if self.scheduler.WARNINGS and not (self.script or self.step):
             return
-        if name == "TERM":
+        if name in self.scheduler.ENDINGS:
             self.ask(name)
         elif self._has_begun():
             self._pass_on(name)
@@ -66,42 +59,42 @@ class Forward:
             self._early.append(name)
 
     def ask(self, name: str = "") -> None:
-        """Ask the scheduler whether a TERM is only a warning. If so, `name` is passed on.
+        """Ask the scheduler whether a TERM, or another of its ENDINGS, is only a warning. If so, `name` is passed on.
 
         The answer becomes an event. Nothing waits for it, since it may take long and the program may end meanwhile.
-        Every guard reports a TERM. One question answers the reports of a few seconds, however many nodes there are.
+        Every guard reports a TERM. One question answers the reports of a few seconds, however many nodes there are. If
+        the job goes on, the question is asked once more, quietly.
         """
         if not name and time.monotonic() < self._last_question + REPORTS:
             return
         self._last_question = time.monotonic()
+        self._unanswered += 1
 
         def answer() -> None:
-            runs = self._scheduler.runs(self._site.job)
-            preempted = self._script and runs and self._scheduler.preempted(self._site.job)
-            self._events.put(("state", name, (not runs, preempted)))
+            with deaf_to(*(signal.Signals[f"SIG{each}"] for each in self.scheduler.ENDINGS)):
+                runs = self.scheduler.runs(self.site.job, self.environ)
+                preempted = self.script and runs and self.scheduler.preempted(self.site.job, self.environ)
+                self.events.put(State(name, not runs, preempted))
+                if runs:  # or it did not answer, and the end may come in a few seconds
+                    time.sleep(REPORTS)
+                    if not self.scheduler.runs(self.site.job, self.environ):
+                        self.events.put(State("", True, False))
 
         threading.Thread(target=answer, daemon=True).start()
 
-    def heed(self, warned: bool) -> None:
-        """Ask whether the job is over, if a TERM has `warned` a guard."""
-        if warned:
-            self.ask()
-
-    def learn(self, name: str, answer: object) -> None:
-        """Take in the answer to `ask`."""
-        assert isinstance(answer, tuple)
-        over, preempted = answer
-        self.over, self.preempted = self.over or over, self.preempted or preempted
-        if name and not over and self._has_begun():
-            self._pass_on(name)
-        elif name and preempted:
+    def learn(self, state: State) -> None:
+        self._unanswered = max(0, self._unanswered - 1)
+        self.over, self.preempted = self.over or state.over, self.preempted or state.preempted
+        if state.signal and not state.over and self._has_begun():
+            self._pass_on(state.signal)
+        elif state.signal and state.preempted:
             self.over = True  # the program has not begun, and no time is left for it
-        elif name and not over:
-            self._early.append(name)
+        elif state.signal and not state.over:
+            self._early.append(state.signal)
 
     def is_over(self, warned: bool) -> bool:
-        """Return whether the job is over. Ask the scheduler only if a TERM has `warned` of the end."""
-        if warned and not self._scheduler.runs(self._site.job):
+        """Return whether the job is over. Ask the scheduler where a TERM has `warned` of the end."""
+        if (warned or self._unanswered) and not self.scheduler.runs(self.site.job, self.environ):
             self.over = True
         return self.over
 
@@ -121,10 +114,10 @@ class Forward:
         return None
 
     def _has_begun(self) -> bool:
-        begun = self._begun()
+        begun = self.begun()
         if begun and self._since is None:
             self._since = time.monotonic()
         return begun
 
     def _pass_on(self, name: str) -> None:
-        self._send(b"signal %s\n" % name.encode())
+        self.send(b"signal %s\n" % name.encode())

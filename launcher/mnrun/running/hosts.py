@@ -3,117 +3,96 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 import importlib.util
 import itertools
+import os
+import re
+import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mnrun import nodeset
+from mnrun.environment import assignments
 from mnrun.errors import DeadlineError, Impossible, NodeError
 from mnrun.facts import parse
-from mnrun.files import BASH, spoken, wrapper
+from mnrun.files import BASH, wrapper
 from mnrun.images import staged
 from mnrun.jobspec import Image, ImageKind, JobSpec
-from mnrun.model import Allocation, Box, Site
 from mnrun.nodes import kit
+from mnrun.reach.channel import Answer
+from mnrun.reach.transport import Transport, allow_files, each
+from mnrun.running.nodes import Held
 from mnrun.runtimes import RUNTIMES
-from mnrun.schedulers.hosts import pdsh, remote, steps, unreachable
-from mnrun.schedulers.hosts.channel import Answer
-from mnrun.schedulers.hosts.facts import HostFacts, host_facts
+from mnrun.schedulers.hosts import remote, ssh, steps, unreachable
 from mnrun.schedulers.hosts.pdsh import PdshTransport
-from mnrun.schedulers.hosts.transport import Transport, each, room
+from mnrun.schedulers.hosts.steps import HostFacts, host_facts
 from mnrun.system import process
 from mnrun.system.screen import Screen
+
+if TYPE_CHECKING:
+    from mnrun.running.beside import Beside
 
 COPY = "copy one to all hosts: --stage"
 
 
-@dataclass(frozen=True)
-class HostSession:
-    """The hosts as an allocation, the transport to them, and the job as it runs there."""
-
-    allocation: Allocation
-    site: Site
-    transport: Transport
-    spec: JobSpec
-
-
 @contextmanager
-def connected(spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False) -> Iterator[HostSession]:
-    """Reach the hosts of `spec`, and keep the connections until the context ends. `look` changes nothing on them.
-
-    Raises NodeError with the names of the hosts that cannot take part.
-    """
+def connected(
+    spec: JobSpec, environ: Mapping[str, str], screen: Screen, look: bool = False, beside: Beside | None = None
+) -> Iterator[Held]:
+    """Reach the hosts of `spec`, or the node of the job that they are `beside`. Keep the connections until the context
+    ends. `look` changes nothing on them. Raises NodeError with the names of the hosts that cannot take part."""
     screen.phase(f"reaching {nodeset.counted(len(spec.hosts.names), 'host')}")
-    room(len(spec.hosts.names))
-    spec = _by_pdsh(spec, environ)
-    with _transport(spec, environ) as transport:
+    allow_files(len(spec.hosts.names))
+    with beside.reached(environ) if beside else _transport(spec, environ) as transport:
         facts = _facts(transport, spec)
-        _warn_of_busy(facts, screen)
         image_cache = Path(spec.container.image_cache)  # on this machine
         spec = _at_home(spec, facts)
         if spec.container.image_file and spec.container.stage:
             spec = _stage(transport, spec, image_cache, screen, look)
         elif spec.container.image_file:
             _one_image(transport, facts, spec, screen)
+        elif spec.container.stage and RUNTIMES[spec.container.runtime].HAS_STORE and not look:
+            _load(transport, spec, screen)
         screen.done()
-        yield HostSession(steps.allocation(spec.hosts.names, facts), steps.SITE, transport, spec)
+        found = Held(spec, steps.allocation(spec.hosts.names, facts), steps.SITE, environ, transport)
+        yield beside.around(found, facts[beside.node].folder) if beside else found
 
 
 def _transport(spec: JobSpec, environ: Mapping[str, str]) -> AbstractContextManager[Transport]:
-    return nullcontext(PdshTransport(spec, environ)) if spec.hosts.rsh == "pdsh" else remote.connected(spec)
-
-
-def _by_pdsh(spec: JobSpec, environ: Mapping[str, str]) -> JobSpec:
-    """Return the job with the transport to its hosts. pdsh suits only if no container needs its standard input."""
-    if spec.hosts.rsh == "pdsh":
-        if spec.start.connect == "pipe":
-            raise Impossible("pdsh closes standard input, which --connect pipe needs", "use --rsh paramiko")
-        missing = [name for name in ("pdsh", "ssh") if not process.has(name)]
-        if missing:
-            raise Impossible(f"{missing[0]} is not installed here", "install it, or use --rsh paramiko")
-        return replace(spec, start=replace(spec.start, connect="ssh"))
-    suits = spec.hosts.rsh == "auto" and pdsh.installed() and spec.start.connect != "pipe"
-    # This machine needs no ssh server. By default, a jump host's sshd drops some logins beyond ten at a time
-    # (sshd_config(5), MaxStartups), and one login through it is enough.
-    if suits:
-        suits = not any(where.jump or remote.is_here(where) for where in remote.places(spec))
-    if suits and (spec.start.mode == "outside-in" or spec.start.connect == "ssh" or _has_sshd(spec, environ)):
-        return replace(spec, hosts=replace(spec.hosts, rsh="pdsh"), start=replace(spec.start, connect="ssh"))
-    if importlib.util.find_spec("paramiko") is None:
-        remedy = "add it to mnrun's environment: pip install paramiko, or pipx inject mnrun paramiko; or use --rsh pdsh"
-        raise Impossible("--hosts needs paramiko, which is not installed here", remedy)
-    return replace(spec, hosts=replace(spec.hosts, rsh="paramiko"))
-
-
-def _has_sshd(spec: JobSpec, environ: Mapping[str, str]) -> bool:
-    """Return whether the image has an sshd, as its first host answers. An image that is no file counts as without."""
-    runtime = RUNTIMES[spec.container.runtime]
-    if runtime.CONTAINED and not spec.container.image_file:
-        return False
-    box = runtime.ask(Box(spec.container.image_file, (), "", "/", spec.container.args))
-    first = replace(spec, hosts=replace(spec.hosts, names=spec.hosts.names[:1]))
-    answers = PdshTransport(first, environ).ask((*box, "sh", "-c", spoken("image_sshd.sh")))
-    return answers[first.hosts.names[0].name].code == 0
+    """Return a context with the transport to the hosts, by the program that --rsh names. ssh is the first choice."""
+    rsh, paramiko = spec.hosts.rsh, importlib.util.find_spec("paramiko") is not None
+    if rsh == "auto":
+        rsh = "paramiko" if paramiko and not process.has("ssh") else "ssh"
+    if rsh == "paramiko":
+        if not paramiko:
+            problem = "--rsh paramiko needs paramiko, which is not installed here"
+            raise Impossible(problem, "use --rsh ssh, or add it: pip install paramiko, or pipx inject mnrun paramiko")
+        return remote.connected(spec)
+    for program in ("pdsh", "ssh") if rsh == "pdsh" else ("ssh",):
+        if not process.has(program):
+            raise Impossible(f"{program} is not installed here", "install it, or use --rsh paramiko")
+    if rsh == "ssh":
+        return ssh.connected(spec)
+    return ssh.connected(spec, partial(PdshTransport, environ, ssh.login(spec.hosts.ssh_user, spec.hosts.ssh_port)))
 
 
 def _facts(transport: Transport, spec: JobSpec) -> dict[str, HostFacts]:
-    answers = transport.ask((*BASH, "-s", "--", spec.container.image_name), kit.asking_of_host().encode())
-    if spec.hosts.rsh == "pdsh":  # pdsh reaches the hosts here for the first time
+    answers = transport.ask((*BASH, "-c", kit.probe("host_facts.sh"), "host_facts.sh", spec.container.image_name))
 
-        def explained(host: str) -> Answer:
-            where = remote.place(host, spec.hosts.ssh_user, spec.hosts.ssh_port)
-            return replace(answers[host], err=remote.why_refused(where, answers[host].err))
+    def explained(host: str) -> Answer:
+        where = ssh.target(host, spec.hosts.ssh_user, spec.hosts.ssh_port)
+        return answers[host]._replace(err=ssh.why_refused(where, answers[host].err))
 
-        answers.update(each([host for host, answer in answers.items() if answer.code != 0], explained))
+    answers.update(each([host for host, answer in answers.items() if answer.code is None], explained))
     refuse_silent(answers)
     return {node: host_facts(parse(answer.out)) for node, answer in answers.items()}
 
 
 def refuse_silent(answers: Mapping[str, Answer]) -> None:
-    """Raise NodeError if a host cannot be reached, or did not answer a question."""
     broken = {node: answer for node, answer in answers.items() if answer.code != 0}
     gone = {node: _words(answer) for node, answer in broken.items() if answer.code is None and not answer.late}
     if gone:
@@ -123,9 +102,9 @@ def refuse_silent(answers: Mapping[str, Answer]) -> None:
 
 
 def _words(answer: Answer) -> str:
-    """Return the reason that a host did not answer."""
     instead = "the command did not end in time" if answer.late else "the command ended without a message"
-    return " ".join(answer.err.split()) or instead
+    failed = re.search(r"^fail \S+ (.*)", answer.out, re.MULTILINE)
+    return failed[1] if failed else " ".join(answer.err.split()) or instead
 
 
 def _brought(answers: Mapping[str, Answer], spec: JobSpec) -> Mapping[str, Answer]:
@@ -137,12 +116,6 @@ def _brought(answers: Mapping[str, Answer], spec: JobSpec) -> Mapping[str, Answe
         raise DeadlineError(problem, "--pull-timeout allows more time")
     refuse_silent(answers)
     return answers
-
-
-def _warn_of_busy(facts: Mapping[str, HostFacts], screen: Screen) -> None:
-    for node, host in facts.items():
-        if host.busy:
-            screen.warn(f"{node}: not free: {', '.join(host.busy)}")
 
 
 def _one_image(transport: Transport, facts: Mapping[str, HostFacts], spec: JobSpec, screen: Screen) -> None:
@@ -170,30 +143,30 @@ def _at_home(spec: JobSpec, facts: Mapping[str, HostFacts]) -> JobSpec:
     """Return the job with the home directory that its user has on the hosts, and with the cache in it."""
     homes = {node: host.home for node, host in facts.items() if host.home}
     # A runtime with users of its own gets the path of the home directory.
-    if len(set(homes.values())) > 1 and spec.container.home and RUNTIMES[spec.container.runtime].USERS:
+    if len(set(homes.values())) > 1 and spec.container.home and RUNTIMES[spec.container.runtime].NEEDS_PASSWD:
         problem = f"the home directory is not the same on all hosts: {nodeset.folded(homes)}"
         raise Impossible(problem, "leave it out with --no-home, or use --runtime apptainer")
     local_home, remote_home = str(Path.home()), next(iter(homes.values()), spec.container.home)
     cache = spec.container.image_cache
     if cache.startswith(f"{local_home}/"):
         cache = f"{remote_home}{cache[len(local_home) :]}"
-    return replace(spec, container=replace(spec.container, home=spec.container.home and remote_home, image_cache=cache))
+    return spec._replace(container=spec.container._replace(home=spec.container.home and remote_home, image_cache=cache))
 
 
 def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Screen, look: bool = False) -> JobSpec:
-    """Copy this machine's image into the cache of every host that lacks it. Return the job with the path there.
-
-    Each host has a cache of its own, which belongs to the user alone. A copied image stays in it.
-    """
+    """Copy this machine's image into the cache of every host that lacks it, where it stays. Return the job with the
+    path there."""
     screen.phase(f"reading {spec.container.image_file}")
     source = staged.source(spec.container.image_file, image_cache)
     path = source.copy(spec.container.stage_dir, spec.hosts.ssh_user or getpass.getuser())
     if look:
         return spec.with_image(Image(ImageKind.FILE, path))
-    script = (*BASH, "-c", wrapper(kit.EXPOSED) + wrapper("store_image.sh"), "store_image.sh")
+    script = kit.probe(kit.STAGE, assignments({"mnrun_copy": path, "mnrun_size": source.size}))
+    name = f"{os.uname().nodename}.{os.getpid()}"
+    words = (*BASH, "-c", script, kit.STAGE, spec.container.stage_limit, name)
     seconds = spec.container.pull_timeout
-    answers = _brought(transport.ask((*script, "look", path, source.digest, source.path), seconds=seconds), spec)
-    wanting = [node for node, answer in answers.items() if "want" in answer.out.split()]
+    answers = _brought(transport.ask((*words, "look", source.path), seconds=seconds), spec)
+    wanting = [node for node, answer in answers.items() if answer.out.startswith("lacks ")]
     if wanting:
         whole, done = source.size * len(wanting), itertools.count()
         where = nodeset.fold(wanting)
@@ -203,6 +176,44 @@ def _stage(transport: Transport, spec: JobSpec, image_cache: Path, screen: Scree
                 yield chunk
                 screen.phase(f"copying the image to {where}: {100 * staged.CHUNK * next(done) // (whole or 1)} %")
 
-        _brought(transport.give((*script, "take", path, source.digest), counted, wanting, seconds), spec)
+        _brought(transport.give((*words, "take"), counted, wanting, seconds), spec)
         screen.say(f"copied {source.path} to {where}, where it is {path}")
     return spec.with_image(Image(ImageKind.FILE, path))
+
+
+def _load(transport: Transport, spec: JobSpec, screen: Screen) -> None:
+    """Give the image of this machine's own store to the store of every host that lacks it. No registry is asked."""
+    container, runtime = spec.container, RUNTIMES[spec.container.runtime]
+    name, seconds = container.image_name, container.pull_timeout
+    content = _content()
+    try:
+        there = process.ask((runtime.BINARY, "image", "inspect", "--format", content, name))
+    except NodeError as error:
+        problem = f"--stage: {runtime.BINARY} has no image {name} on this machine ({error.message})"
+        raise NodeError(problem, "build or load it here, or leave out --stage") from None
+    wanted = hashlib.sha256(there.encode("utf-8", "surrogateescape")).hexdigest()
+    job = f"{os.uname().nodename}.{os.getpid()}"
+    given = (name, container.podman_root, job, runtime.BINARY, content)
+    words = (*BASH, "-c", kit.probe("load_store.sh"), "load_store.sh", *given)
+    answers = _brought(transport.ask((*words, "look", wanted), seconds=seconds), spec)
+    lacking = [node for node, answer in answers.items() if " lacks " in f" {answer.out}"]
+    if not lacking:
+        return
+    where = nodeset.fold(lacking)
+    screen.phase(f"copying {name} to {where}")
+
+    def saved() -> Iterator[bytes]:
+        null = subprocess.DEVNULL
+        with subprocess.Popen((runtime.BINARY, "save", name), stdin=null, stdout=subprocess.PIPE, stderr=null) as save:
+            assert save.stdout is not None
+            yield from iter(partial(save.stdout.read, staged.CHUNK), b"")
+
+    _brought(transport.give((*words, "take", wanted), saved, lacking, seconds), spec)
+    screen.say(f"copied {name} from this machine's {runtime.BINARY} to {where}")
+
+
+def _content() -> str:
+    """Return the template by which a store tells the parts of an image that a job sees."""
+    found = re.search(r"^CONTENT='([^']*)'$", wrapper("pull_store.sh"), re.MULTILINE)
+    assert found is not None
+    return found[1]

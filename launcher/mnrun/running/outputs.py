@@ -1,6 +1,6 @@
 """Open the files for a live run's output, by --output and --error: one file of all ranks, as with srun.
 
-The names are Slurm's patterns (sbatch(1), FILENAME PATTERN).
+The names are patterns (jobs/patterns.py).
 
 After a failure, mnrun reads the last part of the program's output again where it went to a file: of a batch job, of a
 redirection, of --output or of --split-output. A terminal and a pipe cannot be read again. So errors for these pass
@@ -18,41 +18,38 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 
 from mnrun.errors import Impossible, LaunchError, UsageError
-from mnrun.jobs import archive
-from mnrun.jobs.records import NO_ARRAY
+from mnrun.jobs import archive, patterns
 from mnrun.jobspec import JobSpec, Layer
 from mnrun.model import Culprit, Plan, Site, job_name
-from mnrun.mpi.boxes import Apart
-from mnrun.schedulers import SCHEDULERS, at_hand
-from mnrun.system.client import EXITED
-from mnrun.system.copied import NOTHING, PART, Copied, is_file
+from mnrun.mpi.endings import Endings
+from mnrun.record import Record
+from mnrun.schedulers import BATCH, SCHEDULERS, choose
+from mnrun.schedulers.vocabulary import ClientLines, JobId
+from mnrun.system.copied import PART, Copied, is_file
 from mnrun.system.process import Starter, start
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
 
-_APART = {"t": "rank", "n": "node", "N": "node", "s": "step"}
+_PARTS = {"t": "rank", "n": "node", "N": "node", "s": "step"}
 
 
 @contextmanager
 def opened(
     plan: Plan, site: Site, environ: Mapping[str, str], starter: Starter | None
 ) -> Iterator[tuple[Starter, Written]]:
-    """Yield a starter whose programs write where --output and --error say, and what it has written.
-
-    Raises UsageError if a file cannot be written, and Impossible if the pattern asks for several files.
-    """
+    """Yield a starter whose programs write where --output and --error say, and what it has written. Raises UsageError
+    if a file cannot be written, and Impossible if the pattern asks for several files."""
     spec = plan.spec
     out, err = (name(flag, pattern, plan, site, environ) for flag, pattern in live_files(spec).items())
     files = {path: _open(path) for path in dict.fromkeys(filter(None, (out, err)))}
     copies: list[Copy] = []
     try:
-        if not spec.program.prompt:
+        if spec.program.prompt != "terminal":
             # srun(1), --error: without it, errors go to the file of --output
             given = ((out, files.get(out, 1)), (err or out, files.get(err or out, 2)))
-            copies = _copies(given)
+            copies = _copies(given, SCHEDULERS[site.scheduler].CLIENT_LINES)
         ends = {stream: copy.copied.end for copy in copies for stream in copy.streams}
         output = (ends.get(1, files.get(out)), ends.get(2, files.get(err or out)))
         written = Written((*Signals.OUTPUTS, *files.values()), copies, spec.program.split_output)
@@ -66,32 +63,33 @@ def opened(
             os.close(file)
 
 
-class Copy(NamedTuple):
-    """A part of what passes through mnrun: the streams (1 and 2) with one file, its name if one was given, its copy.
+NO_LINES = ClientLines()
+_OWN = re.compile(r"mnrun: (?!the program of )")  # start.sh tells why it ends a program, which counts as its output
 
-    `apart` has the messages in it about the end of ranks.
-    """
 
-    streams: tuple[int, ...]
-    name: str
+class Copy(Record):
+    """A copy of what passes through mnrun."""
+
+    streams: tuple[int, ...]  # 1 and 2, if they have one file
+    name: str  # of the file, if it was given
     copied: Copied
-    apart: Apart
+    endings: Endings  # the messages in it about the end of ranks
 
 
-def _copy(streams: tuple[int, ...], name: str, file: int) -> Copy:
-    apart = Apart()
-    return Copy(streams, name, Copied(file, EXITED if 2 in streams else NOTHING, apart.rest), apart)
+def _copy(streams: tuple[int, ...], name: str, file: int, lines: ClientLines = NO_LINES) -> Copy:
+    endings = Endings(True, lines.ends.pattern, lines.ends.begins)
+    return Copy(streams, name, Copied(file, lines.own, endings.put_last), endings)
 
 
-def _copies(files: tuple[tuple[str, int], tuple[str, int]]) -> list[Copy]:
+def _copies(files: tuple[tuple[str, int], tuple[str, int]], lines: ClientLines) -> list[Copy]:
     """Return the copies for the name and the open file of each stream: a regular file, and errors that cannot be read
     again. One file of both streams has one copy, which keeps their order."""
     (out, output), (err, errors) = files
     if is_file(output) and is_file(errors) and os.path.samestat(os.fstat(output), os.fstat(errors)):
-        return [_copy((1, 2), out, output)]
+        return [_copy((1, 2), out, output, lines)]
     copies = [_copy((1,), out, output)] if is_file(output) else []
     if is_file(errors) or not _can_be_read(errors):
-        copies.append(_copy((2,), err, errors))
+        copies.append(_copy((2,), err, errors, lines))
     return copies
 
 
@@ -114,40 +112,25 @@ def live_files(spec: JobSpec) -> dict[str, str]:
     return {f"--{o}": spec.batch.text(o) if here(o) else "" for o in ("output", "error")}
 
 
-def refuse_apart(patterns: Mapping[str, str], letters: str = "tnNs") -> None:
+def refuse_parts(texts: Mapping[str, str], letters: str = "tnNs") -> None:
     """Raise Impossible if a pattern asks for a file for each rank, node or step, by one of `letters`."""
-    for flag, pattern in patterns.items():
-        for letter in re.findall(r"%\d*(.)", pattern) if "\\" not in pattern else ():
-            if letter in letters:
-                problem = f"{flag} {pattern}: a file for each {_APART[letter]}"
-                raise Impossible(problem, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
+    for flag, pattern in texts.items():
+        for letter in sorted(patterns.letters(pattern) & set(letters)):
+            problem = f"{flag} {pattern}: a file for each {_PARTS[letter]}"
+            raise Impossible(problem, "mnrun writes one file for all ranks; --split-output DIR writes one for each")
 
 
 def name(flag: str, pattern: str, plan: Plan, site: Site, environ: Mapping[str, str]) -> str:
     """Return the file that `pattern` names in this job, or "" if it names none."""
     if pattern in ("", "none"):
         return os.devnull if pattern else ""
-    if "\\" in pattern:  # a backslash turns all patterns off (sbatch(1), FILENAME PATTERN)
-        return pattern.replace("\\", "")
-    refuse_apart({flag: pattern})
-    job = site.job if SCHEDULERS[site.scheduler].NUMBERS else plan.job
-    start = at_hand(environ).start(environ)
-    values = {
-        "j": job,
-        "J": job,
-        "A": start.array if start.task else job,
-        "a": start.task or NO_ARRAY,
-        "x": plan.spec.batch.text("job_name") or start.name or job_name(plan.spec),
-        "u": environ.get("USER") or str(os.getuid()),
-        "%": "%",
-    }
-
-    def filled(match: re.Match[str]) -> str:
-        width, letter = match[1], match[2]
-        value = values.get(letter, match[0])
-        return value.zfill(min(int(width or 0), 10)) if value.isdecimal() else value
-
-    return re.sub(r"%(\d*)(.)", filled, pattern)
+    refuse_parts({flag: pattern})
+    job = site.job if site.scheduler in BATCH else plan.job
+    start = choose(site.scheduler, environ).start(environ)
+    title = plan.spec.batch.text("job_name") or start.name or job_name(plan.spec)
+    identity = JobId.of(start.id) if start.task else JobId(job)
+    known = patterns.values(identity, title, environ.get("USER") or str(os.getuid()))
+    return patterns.filled(pattern, {**known, "j": job, "J": job})
 
 
 def _open(path: str) -> int:
@@ -177,23 +160,27 @@ class Written:
     def leave_out_ends(self) -> None:
         """Show no message of mpirun about the end of ranks: it is about the end by mnrun or the scheduler alone."""
         for copy in self._copies:
-            copy.apart.wanted = False
+            copy.endings.wanted = False
+
+    def leave_out_named(self, node_of_rank: Mapping[int, str]) -> None:
+        """Show no message of mpirun that only names a failed rank of these, as mnrun's last line does."""
+        from mnrun.diagnosis.culprit import culprit
+
+        for copy in self._copies:
+            copy.endings.told = lambda lines: culprit(lines, node_of_rank) is not None
 
     def lines(self) -> list[str]:
-        """Return the last lines of the program, which has ended."""
         self.drain()
         texts = [_end(f"/proc/self/fd/{file}", size) for file, size in self._begins.values()]
         # a file may have lines of others, such as slurmstepd, and a full disk lacks the last ones
         copies = [copy.copied for copy in self._copies]
         texts += [copied.text for copied in copies if copied.failure or not _can_be_read(copied.target)]
-        return _lines(texts)
+        return _lines([*texts, *(text for copy in self._copies if (text := copy.endings.left_out))])
 
     @contextmanager
     def telling(self, screen: Screen) -> Iterator[list[str]]:
-        """Enclose a launch. After it, show a line for each file whose disk did not take all of the program's output.
-
-        The yielded list has these lines then. An error means that mnrun or the scheduler has ended the program.
-        """
+        """Enclose a launch, and yield the lines about files whose disk did not take all of the program's output. It
+        shows them at the end. An error means that mnrun or the scheduler has ended the program."""
         lost: list[str] = []
         try:
             yield lost
@@ -221,13 +208,12 @@ def _full(split_output: str) -> Iterator[str]:
 
 
 def lines_of(culprit: Culprit, split_output: str) -> list[str]:
-    """Return the last lines of the files that --split-output gave to the culprit."""
     files = archive.rank_files(split_output)
     return _lines(_end(str(path), 0) for (rank, _), path in files.items() if rank == culprit.rank)
 
 
 def _lines(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts for line in text.split("\n") if not line.startswith("mnrun: ")]
+    return [line for text in texts for line in text.split("\n") if not _OWN.match(line)]
 
 
 def _end(path: str, begin: int) -> str:

@@ -15,11 +15,11 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from mnrun import nodeset
+from mnrun import formats, nodeset
 from mnrun.errors import DeadlineError, LaunchError, NodeError, RuntimeFailed
 from mnrun.jobspec import Image, ImageKind, JobSpec
 from mnrun.model import Command, Layout, Phase, Plan, Site
@@ -31,11 +31,13 @@ from mnrun.running.reasons import job_over
 from mnrun.runtimes import RUNTIMES
 from mnrun.schedulers import BATCH, SCHEDULERS
 from mnrun.system import clock
-from mnrun.system.process import Event, Running, Starter, Stopped, starting
+from mnrun.system.events import Ended, Event, Line, Lost, Noise, Signal, Told
+from mnrun.system.process import Running, Starter, Stopped, starting
 from mnrun.system.screen import Screen
 
 if TYPE_CHECKING:
     from mnrun.images.staged import Source
+    from mnrun.reach.leases import ChannelLease
 
 MOMENT = 3.0  # seconds that the other nodes have to report their own failures
 FAREWELL = 10.0  # seconds that the nodes have to remove unfinished images
@@ -54,13 +56,11 @@ def prepare(
     screen: Screen,
     starter: Starter,
 ) -> Plan:
-    """Return the plan with the name that the image has on every node. Raises LaunchError, or Stopped at a signal.
-
-    Signals arrive in `events`. No event of the step is left in it.
-    """
+    """Return the plan with the name that the image has on every node, and leave only signals in `events`. Raises
+    LaunchError, or Stopped."""
     if not any(step.phase is Phase.PREPARE for step in plan.steps):
         return plan
-    work = _Bringing(plan, site, environ, events, screen, starter)
+    work = _Delivery(plan, site, environ, events, screen, starter)
     try:
         work.bring()
     finally:
@@ -68,9 +68,18 @@ def prepare(
     image = _same(plan, work.roster)
     for event in work.later:
         events.put(event)
-    if work.told:
-        screen.say(f"{plan.spec.container.image} is {image}, after {time.monotonic() - work.begin:.0f} s")
+    if work.announced:
+        took = f"{_size(image)}, after {time.monotonic() - work.begin:.0f} s"
+        screen.say(f"{plan.spec.container.image} is {image}{took}")
     return planner.with_image(plan, image)
+
+
+def _size(image: Image) -> str:
+    """Return the size of an image file, in words, or "" where this machine does not see it."""
+    try:
+        return f", {formats.size(os.path.getsize(str(image)))}" if image.kind is ImageKind.FILE else ""
+    except OSError:
+        return ""
 
 
 @contextmanager
@@ -88,7 +97,7 @@ def doubting(plan: Plan) -> Iterator[None]:
 def doubt(spec: JobSpec) -> bool:
     """Put the image of a job in doubt. Return whether it is one of the cache."""
     container = spec.container
-    if not container.by_reference or RUNTIMES[container.runtime].NAMED:
+    if not container.by_reference or RUNTIMES[container.runtime].HAS_STORE:
         return False
     from mnrun.images import cache
 
@@ -98,50 +107,36 @@ def doubt(spec: JobSpec) -> bool:
     return file is not None
 
 
-def doubt_fatal(spec: JobSpec, code: int, screen: Screen) -> None:
-    """Put the image of a job in doubt if `code` is that of a runtime that could not start a rank's container."""
-    if code == FATAL and doubt(spec):
-        screen.say(IN_DOUBT)
-
-
-class _Bringing:
+@dataclass
+class _Delivery:
     """PREPARE under way: its commands, and the words of its nodes."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        site: Site,
-        environ: Mapping[str, str],
-        events: queue.SimpleQueue[Event],
-        screen: Screen,
-        starter: Starter,
-    ) -> None:
-        self.plan = plan
-        self.site = site
-        self.environ = environ
-        self.events = events
-        self.screen = screen
-        self.starter = starter
-        self.source: Source | None = None  # the image file, if it is staged
-        self.copy = ""  # its path on the nodes
-        self.step: Running  # the step that brings the image
-        self.roster = Roster(plan.layout.nodes)
+    plan: Plan
+    site: Site
+    environ: Mapping[str, str]
+    events: queue.SimpleQueue[Event]
+    screen: Screen
+    starter: Starter
+    source: Source | None = None  # the image file, if it is staged
+    copy: str = ""  # its path on the nodes
+    running: dict[str, Running] = field(default_factory=dict)  # the commands that have not ended
+    noise: list[str] = field(default_factory=list)
+    later: list[Event] = field(default_factory=list)  # signals for the program
+    announced: bool = False  # the user knows that this takes time
+    shown: tuple[str, str] = "", ""
+
+    def __post_init__(self) -> None:
+        self.roster = Roster(self.plan.layout.nodes)
         self.begin = time.monotonic()
-        self.deadline = self.begin + plan.spec.container.pull_timeout
-        self.running: dict[str, Running] = {}  # the commands that have not ended
-        self.noise: list[str] = []
-        self.later: list[Event] = []  # signals for the program
-        self.told = False  # the user was told that this takes time
-        self.shown = ""
+        self.deadline = self.begin + self.plan.spec.container.pull_timeout
 
     def bring(self) -> None:
-        """Bring the image to every node."""
         container = self.plan.spec.container
         if self.plan.spec.staged:
             from mnrun.images import staged
 
             self.screen.phase(f"reading {container.image_name}")
-            self.source = staged.source(container.image_name, Path(container.image_cache), self._glance)
+            self.source = staged.source(container.image_name, Path(container.image_cache), self._take_signals)
             self.copy = self.source.copy(container.stage_dir, getpass.getuser())
         self._start_step("prepare", self.plan.layout.nodes)
         self._listen()
@@ -149,9 +144,9 @@ class _Bringing:
             # A copy goes to all nodes of a step. So the nodes that lack it get one of their own.
             lacking = tuple(self.roster.lacking)
             self.end()
-            for kind, _, data in self.later:
-                if kind == "signal":
-                    raise Stopped(int(str(data)))
+            for event in self.later:
+                if isinstance(event, Signal):
+                    raise Stopped(event.signum)
             self.roster.lacking.clear()
             self._start_step("again", lacking)
             self._listen()
@@ -171,75 +166,83 @@ class _Bringing:
                     command.end(signal.SIGKILL)
                 self.running.clear()
                 return
-            kind, name, data = event
-            if kind == "ended":
-                self.running.pop(name, None)
-            elif kind in ("signal", "told"):
-                self.later.append((kind, name, data))
+            if isinstance(event, Ended):
+                self.running.pop(event.name, None)
+            elif isinstance(event, (Signal, Told)):
+                self.later.append(event)
 
-    def _glance(self) -> None:
-        """Take in signals that have arrived."""
+    def _take_signals(self) -> None:
         while not self.events.empty():
             event = self.events.get()
-            if event[0] == "signal":
-                raise Stopped(int(str(event[2])))
+            if isinstance(event, Signal):
+                raise Stopped(event.signum)
             self.later.append(event)
 
     def _start_step(self, name: str, nodes: tuple[str, ...]) -> None:
         plan, source = self.plan, self.source
         if nodes != plan.layout.nodes:
-            plan = replace(plan, layout=Layout(nodes, (1,) * len(nodes)))
-        step = self.step = self._start(name, carry(plan, self.site)[Phase.PREPARE])
-        pulse = SCHEDULERS[self.site.scheduler].CLIENT
+            plan = plan._replace(layout=Layout(nodes, (1,) * len(nodes)))
+        step = self._step = self._start(name, carry(plan, self.site)[Phase.PREPARE])
+        pulse = SCHEDULERS[self.site.scheduler].SINGLE
         copy = (self.copy, source.size) if source else None
-        step.send(kit.prepare_input(plan.spec, self.environ, pulse, copy))
+        step.send(kit.prepare_input(plan, self.environ, pulse, copy))
         if pulse:
             step.pulse()
 
     def _start_copy(self) -> None:
         """Start to copy the image file to the nodes of the step, all of which lack it."""
+        from mnrun.images import staged
+
         assert self.source is not None
         lacking, source = self.roster.lacking, self.source
-        step = next(iter(lacking.values()))
-        if not re.fullmatch(r"\d+\.\d+", step):
-            raise NodeError(f"{next(iter(lacking))} names its step {step!r}, which is not JOB.STEP", UNSTAGED)
-        self.told = True
+        self.announced = True
         nodes = nodeset.fold(lacking)
-        self.screen.say(f"copying {source.path} ({source.size >> 20} MB) to {nodes}")
+        self.screen.say(f"copying {source.path} ({formats.size(source.size)}) to {nodes}")
         self.screen.phase(f"copying: {nodes}")
+        if self.plan.channels:
+            lacking.clear()
+            self._step.send(b"copy %d\n" % source.size)
+            cast("ChannelLease", self._step).feed(lambda: staged.chunks(source.path))
+            return
+        node, step = next(iter(lacking.items()))
+        if not re.fullmatch(r"\d+\.\d+", step):
+            raise NodeError(f"{node} names its step {step!r}, which is not JOB.STEP", UNSTAGED)
         target = f"{os.path.dirname(self.copy)}/{self.plan.job}.part"
         self._start("copy", Command(BATCH[self.site.scheduler].copying(source.path, target, step)), UNSTAGED)
 
     def _start(self, name: str, command: Command, remedy: str = "") -> Running:
-        self.screen.command(kit.typed(command))
+        self.screen.command(kit.typed(command, SCHEDULERS[self.site.scheduler].CLIENT))
         with starting(command.argv[0], remedy):
             piped = name != "copy"  # a copy has no lease, and gets a TERM when mnrun is killed
-            self.running[name] = self.starter(name, command, dict(self.environ), self.events, piped, apart=not piped)
+            self.running[name] = self.starter(name, command, dict(self.environ), self.events, piped, noise=not piped)
         return self.running[name]
 
     def _listen(self) -> None:
-        """Wait until no copy is under way, and every node has the image or has said that it lacks it."""
         roster = self.roster
         while "copy" in self.running or len(roster.images) + len(roster.lacking) < len(roster.nodes):
             event = clock.take(self.events, self.deadline)
             if event is None:
                 raise self._late()
-            kind, name, data = event
-            if kind == "signal":
-                raise Stopped(int(str(data)))
-            if kind == "told":
-                self.later.append((kind, name, data))
-            elif name not in self.running:
-                pass  # the first step, which did not end in time
-            elif kind == "ended":
-                self._ended(name, int(str(data)))
-            else:
-                self._hear(name, str(data))
+            if isinstance(event, Signal):
+                raise Stopped(event.signum)
+            if isinstance(event, Told):
+                self.later.append(event)
+            elif isinstance(event, (Ended, Line, Lost, Noise)) and event.name in self.running:  # no late step
+                self._take(event)
 
-    def _hear(self, name: str, line: str) -> None:
+    def _take(self, event: Ended | Line | Lost | Noise) -> None:
+        if isinstance(event, Ended):
+            self._ended(event.name, event.code)
+            return
+        if isinstance(event, Lost):
+            self.roster.lose((event.node,), event.why)
+        elif (event.name == "copy" or not self.roster.hear(event.text)) and event.text:
+            self.noise.append(event.text)
+        self._judge()
+
+    def _judge(self) -> None:
+        """Raise NodeError if a node cannot have the image. Else show the progress."""
         roster, container = self.roster, self.plan.spec.container
-        if (name == "copy" or not roster.hear(line)) and line:
-            self.noise.append(line)
         if roster.lost and not roster.failed:
             raise NodeError(nodeset.folded({node: roster.why(node, {}) for node in roster.lost}))
         if roster.failed:
@@ -247,13 +250,13 @@ class _Bringing:
                 raise self._failed()
             self.deadline = min(self.deadline, time.monotonic() + MOMENT)
         elif roster.pulling and self.source is None:
-            if not self.told:
+            if not self.announced:
                 self.screen.say(f"pulling {container.image}, for {container.pull_timeout} s at most (--pull-timeout)")
-                self.told = True
+                self.announced = True
             if self.events.empty():  # thousands of nodes send too many words to show each
-                now = nodeset.folded(roster.pulling)
+                now = f"pulling: {nodeset.folded(roster.pulling)}", roster.come
                 if now != self.shown:
-                    self.screen.phase(f"pulling: {now}")
+                    self.screen.phase(*now)
                 self.shown = now
 
     def _ended(self, name: str, code: int) -> None:
@@ -261,12 +264,13 @@ class _Bringing:
         self.running.pop(name, None)
         if name == "copy" and code == 0:
             self.roster.lacking.clear()
-            self.step.send(b"take\n")
+            self._step.send(b"take\n")
             return
         if self.roster.failed:
             raise self._failed()
         scheduler = SCHEDULERS[self.site.scheduler]
-        over = job_over(self.plan.spec, self.site, scheduler.ending(self.site), scheduler)
+        state = scheduler.ending(self.site, self.environ)
+        over = job_over(self.plan.spec, self.site, state, scheduler, self.environ)
         if over is not None:
             raise over
         image, messages = self.plan.spec.container.image, " | ".join(self.noise[-3:]) or "without a message"
@@ -279,20 +283,16 @@ class _Bringing:
         roster, container = self.roster, self.plan.spec.container
         if roster.failed:
             return self._failed()
-        missing = {
-            node: roster.pulling.get(node, "no answer from it") for node in roster.nodes if node not in roster.images
-        }
+        lacking = [node for node in roster.nodes if node not in roster.images]
+        missing = {node: roster.pulling.get(node, "no answer from it") for node in lacking}
         problem = f"{container.image} is not there after {container.pull_timeout} s: {nodeset.folded(missing)}"
         return DeadlineError(problem, "--pull-timeout allows more time for the phase prepare")
 
     def _failed(self) -> LaunchError:
-        roster = self.roster
-        why = nodeset.folded(roster.failed)
-        return (
-            RuntimeFailed(why)
-            if roster.unpulled
-            else NodeError(f"{len(roster.failed)} of {nodeset.counted(len(roster.nodes), 'node')} not ready: {why}")
-        )
+        roster, why = self.roster, nodeset.folded(self.roster.failed)
+        if roster.unpulled:
+            return RuntimeFailed(why)
+        return NodeError(f"{len(roster.failed)} of {nodeset.counted(len(roster.nodes), 'node')} not ready: {why}")
 
 
 def _same(plan: Plan, roster: Roster) -> Image:
@@ -301,7 +301,7 @@ def _same(plan: Plan, roster: Roster) -> Image:
     if len(set(digests.values())) > 1:
         problem = f"{plan.spec.container.image} is not the same on all nodes: {nodeset.folded(digests)}"
         raise NodeError(problem, "use --pull always, or load the same image on each node")
-    places = {place for _, place in roster.images.values()}
-    kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].NAMED else ImageKind.FILE
-    # Where places differ, the same image has another id on each node.
-    return Image(kind, places.pop() if len(places) == 1 else plan.spec.container.image_name)
+    names = {name for _, name in roster.images.values()}
+    kind = ImageKind.STORED if RUNTIMES[plan.spec.container.runtime].HAS_STORE else ImageKind.FILE
+    # Where names differ, the same image has another id on each node.
+    return Image(kind, names.pop() if len(names) == 1 else plan.spec.container.image_name)

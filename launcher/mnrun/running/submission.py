@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import shlex
 import shutil
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from mnrun import environment
-from mnrun.errors import Impossible, UsageError
-from mnrun.jobs import job_dir
-from mnrun.jobs.records import Submitted
+from mnrun import environment, nodeset
+from mnrun.config import jobfile, layers
+from mnrun.config.options import FORMS
+from mnrun.errors import Impossible, SchedulerError, UsageError
+from mnrun.jobs import job_dir, patterns
+from mnrun.jobs.records import Requested, Submitted
 from mnrun.jobspec import JobSpec
-from mnrun.model import Fault, job_name
+from mnrun.model import Layout, job_name
 from mnrun.planning import layout, plan, script
+from mnrun.planning.spec import build
+from mnrun.planning.values import Surroundings
 from mnrun.running import outputs, session
-from mnrun.schedulers import BatchScheduler, at_hand
-from mnrun.schedulers.queue import Queue, array_size
+from mnrun.running.request import Request
+from mnrun.schedulers import TEXTS
+from mnrun.schedulers.queue import Queue
+from mnrun.schedulers.vocabulary import JobId, array_size
 
 # `python -m` would look for modules in the job's working directory first, where another user may be able to write.
 # Python has -P since 3.11. PYTHONPATH stays, since mnrun may be found by it.
@@ -30,18 +36,24 @@ _ENTRY = "import sys; sys.path[:] = filter(None, sys.path); from mnrun.__main__ 
 
 @dataclass(frozen=True)
 class Submission:
-    """A job, its scheduler, and the text of its batch script."""
+    """A job that is asked for, and the text of its batch script."""
 
-    spec: JobSpec
-    scheduler: BatchScheduler
+    request: Request
     script: str
 
+    @property
+    def spec(self) -> JobSpec:
+        return self.request.spec
 
-def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
+
+def make(request: Request) -> Submission:
     """Return the batch script of a job. Change and ask nothing. Raises LaunchError."""
-    spec = layout.share_gpus(session.spec_of(command, given, batch=True))
+    spec, scheduler = layout.share_gpus(request.spec), request.scheduler
     if spec.hosts.names:
-        words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run")]
+        if scheduler.is_here(request.environ):
+            remedy = f"-w {nodeset.fold(host.name for host in spec.hosts.names)} asks it for these nodes"
+            raise Impossible(f"--hosts starts a job by ssh, without {scheduler.TITLE}", remedy)
+        words = [word for word in _typed() if word not in ("submit", "--wait", "--dry-run", "--detach")]
         raise Impossible(
             "a job with --hosts cannot be submitted, since there is no scheduler",
             f"run it in tmux: tmux new -d {shlex.quote(shlex.join(['mnrun', *words]))}",
@@ -49,20 +61,41 @@ def make(command: tuple[str, ...], given: dict[str, Any]) -> Submission:
     if spec.hosts.local:
         raise Impossible("a job with --local cannot be submitted", "leave out --local, or use mnrun run")
     files = {f"--{option}": spec.batch.text(option) for option in ("output", "error")}
-    outputs.refuse_apart(files, "tn")  # %N is one file, named after the first node
+    outputs.refuse_parts(files, "tn")  # %N is one file, named after the first node
     ranks = layout.lay_out(spec, None)
+    if instead := scheduler.objects(spec, ranks, _caller(), script.call(spec, ranks)):
+        return Submission(request._replace(spec=instead[0]), instead[1])
     paper = plan.make(spec, script.on_paper(ranks), "JOB")
-    scheduler = at_hand(os.environ)
     source = f" on {time.strftime('%Y-%m-%d')} by: {_caller()}"
     call = (spec.batch.mnrun,) if spec.batch.mnrun else own_call()
     gpus = str(layout.gpus(spec.resources, ranks) or "")
-    text = script.write(paper, scheduler, call, source)
-    resources = replace(spec.resources, nodes=None if ranks.open else ranks.nnodes, gpus=gpus)
-    return Submission(replace(spec, resources=resources), scheduler, text)
+    text = script.write(paper, scheduler, call, source, request.environ)
+    resources = spec.resources._replace(nodes=None if ranks.open else ranks.nnodes, gpus=gpus)
+    return Submission(request._replace(spec=spec._replace(resources=resources)), text)
+
+
+def text(request: Request, form: str) -> str:
+    """Return the text of a job for others to run. Ask no server. Raises UsageError or Impossible."""
+    spec = layout.share_gpus(request.spec)
+    ranks = layout.lay_out(spec, None)
+    return TEXTS[FORMS[form]].text(form, spec, ranks, _caller(), script.call(spec, ranks))
+
+
+def imported(text: str, source: str) -> tuple[str, list[str]]:
+    """Return the job file of such a text, and the fields of the text that it lacks. Raises UsageError."""
+    return TEXTS[FORMS["mpijob"]].job_file(text, source, of_page)
+
+
+def of_page(page: str) -> tuple[JobSpec, Layout]:
+    """Return the job of the text of a job file, and its layout. Raises UsageError or Impossible."""
+    file = jobfile.read(jobfile.TomlFile("the job file", page, "/", {}))
+    scheduler = layers.from_command_line({"scheduler": FORMS["mpijob"]})
+    settings = layers.merge(layers.builtin(), file.settings, scheduler)
+    made = build(settings, file.command or ("app",), Surroundings("/", "/", {}, {}, pod=""))
+    return made, layout.lay_out(made, None)
 
 
 def _caller() -> str:
-    """Return the command line of this mnrun, or the program that uses mnrun.Job."""
     program = os.path.basename(sys.argv[0])
     return shlex.join(["mnrun", *_typed()]) if program in ("mnrun", "__main__.py") else f"mnrun.Job in {program}"
 
@@ -81,28 +114,34 @@ def own_call() -> tuple[str, ...]:
 
 def hand_in(submission: Submission) -> tuple[str, str]:
     """Hand the script to the scheduler. Return the job's number, and further messages. Raises LaunchError."""
-    scheduler = submission.scheduler
-    if not scheduler.is_here():
+    scheduler = submission.request.scheduler
+    if not scheduler.is_here(submission.request.environ):
         remedy = f"submit where {scheduler.TITLE} is, or run here with mnrun run --local"
-        raise UsageError(f"{scheduler.SUBMIT} is not on PATH", remedy)
+        raise UsageError(f"the commands of {scheduler.TITLE} are not on PATH", remedy)
+    if submission.spec.sets("notify"):
+        from mnrun.jobs import notices
+
+        notices.refuse_missing(submission.spec.notify, mail=False)
     job_dir.writable(submission.spec.job_dir)
     session.warn_of_files(submission.spec)
-    return scheduler.submit(submission.script, submission.spec, os.environ)
+    environ, spec = submission.request.environ, submission.spec
+    try:
+        return scheduler.submit(submission.script, spec, environ)
+    except SchedulerError as error:
+        from mnrun.schedulers import offers
 
-
-def doubts(submission: Submission, queue: Queue) -> list[Fault]:
-    """Return reasons for which the job may wait for ever, by the nodes of the queue, or may fail."""
-    return submission.scheduler.doubts(submission.spec, queue.nodes)
+        queue = scheduler.user_queue(environ, Path.home(), float(spec.poll))
+        raise offers.explained(error, spec, queue) from None
 
 
 def output(number: str, submission: Submission) -> str:
     """Return the file of the job's output, with the names that are known before the job starts."""
     spec = submission.spec
-    pattern = submission.scheduler.output(spec)
-    known = {"%x": job_name(spec), "%A": number}
-    if not spec.batch.text("array"):  # each task of an array has a number of its own
-        known["%j"] = number
-    return re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
+    pattern = submission.request.scheduler.output(spec)
+    known = patterns.values(JobId(number), job_name(spec), getpass.getuser())
+    if spec.batch.text("array"):  # each task has a name of its own
+        known = {letter: value for letter, value in known.items() if letter not in "aj"}
+    return patterns.filled(pattern, known)
 
 
 def followed(number: str, submission: Submission) -> str:
@@ -112,28 +151,28 @@ def followed(number: str, submission: Submission) -> str:
 
 
 def record(number: str, submission: Submission) -> Queue:
-    """Record the submitted job for the other verbs. Return the queue, which lists it from now on.
-
-    Raises UsageError, and cancels the job, if another user has made the directory of its records.
-    """
+    """Record the submitted job for the other verbs, and return the queue. Raises UsageError, and cancels the job, if
+    another user has made the directory of its records."""
 
     def absolute(path: str) -> str:
         return os.path.abspath(path) if path else ""
 
-    spec = submission.spec
+    spec, scheduler, environ = submission.spec, submission.request.scheduler, submission.request.environ
     request = Submitted(
         id=number,
         name=job_name(spec),
-        cluster=submission.scheduler.start(os.environ).cluster,
+        cluster=scheduler.start(environ).cluster,
         nodes=spec.resources.nodes or 0,
-        output=absolute(submission.scheduler.output(spec)),
+        output=absolute(scheduler.output(spec)),
         error=absolute(spec.batch.text("error")),
         split_output=spec.program.split_output,
         tasks=array_size(spec.batch.text("array")),
     )
-    queue = submission.scheduler.user_queue(os.environ, Path.home(), float(spec.slurm_poll))
+    queue = scheduler.user_queue(environ, Path.home(), float(spec.poll))
     try:
-        job_dir.submitted(spec, request, submission.script)
+        asked = submission.request
+        made = Requested(asked.cwd, spec.program.command, layers.recorded(asked.settings))
+        job_dir.submitted(spec, request, submission.script, made)
     except UsageError as error:  # the job itself would refuse to run
         queue.cancel([number], "", [])
         raise UsageError(f"job {number} was cancelled: {error.message}", error.remedy) from None

@@ -6,56 +6,57 @@ part that only the node knows: whether the image has variables of its own.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from mnrun.errors import Impossible, LaunchError
+from mnrun.errors import Impossible
 from mnrun.images import reference as names
-from mnrun.model import Box, Words
+from mnrun.model import Container, Words
 
 BINARY = "ch-run"
 CONTAINED = True
-NAMED = False
+HAS_STORE = False
 ADVERB = "ch-run.sh"
-APART = True
-FILES = True
-USERS = True
-TRIED = True  # user namespaces may be forbidden on a node
+OWN_USER_NAMESPACE = True
+PASSES_OPEN_FILES = True
+NEEDS_PASSWD = True
+NEEDS_TRIAL = True  # user namespaces may be forbidden on a node
 
 
-def node(box: Box) -> Words:
-    return _run(box)
+def node(container: Container) -> Words:
+    return _run(container)
 
 
-def rank(box: Box) -> Words:
-    return _run(box)
+rank = hold = node
 
 
-def hold(box: Box) -> Words:
-    return _run(box)
+def join(container: Container) -> Words:
+    return _run(container, "--join-pid=MNRUN_HOLDER")
 
 
-def join(box: Box) -> Words:
-    return _run(box, "--join-pid=MNRUN_HOLDER")
-
-
-def ask(box: Box) -> Words:
-    return _run(replace(box, home="", chdir="/"), "--private-tmp")
-
-
-def refuse(reference: str) -> LaunchError | None:
-    return None
+def ask(container: Container) -> Words:
+    return _run(container._replace(home="", chdir="/"), "--private-tmp")
 
 
 def address(reference: str) -> str:
     return names.for_files(names.for_stores(reference, "charliecloud")).partition("://")[2]
 
 
-def _run(box: Box, *flags: str) -> Words:
-    for mount in box.mounts:
+def _run(container: Container, *flags: str) -> Words:
+    for mount in container.mounts:
         if mount.options == "ro":
-            raise Impossible(
-                f"charliecloud cannot mount {mount.source} read-only", "leave :ro out, or use --runtime podman"
-            )
-    binds = [word for mount in box.mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")]
+            problem = f"charliecloud cannot mount {mount.source} read-only"
+            raise Impossible(problem, "leave :ro out, or use --runtime podman")
+    binds = [
+        word for mount in container.mounts for word in ("--bind", f"{mount.source}:{mount.target or mount.source}")
+    ]
     # --write-fake: ch-run can make mount points, and programs can write anywhere (ch-run(1))
-    return (BINARY, "--write-fake", "--no-passwd", *flags, *binds, "--cd", box.chdir, *box.args, box.image, "--")
+    return (
+        BINARY,
+        "--write-fake",
+        "--no-passwd",
+        *flags,
+        *binds,
+        "--cd",
+        container.chdir,
+        *container.args,
+        container.image,
+        "--",
+    )

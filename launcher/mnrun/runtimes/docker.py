@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from mnrun.errors import LaunchError
-from mnrun.images import reference as names
-from mnrun.model import Box, Words
+from mnrun.model import Container, Words
 from mnrun.runtimes import oci
 
 BINARY = "docker"
 CONTAINED = True
-NAMED = True
+HAS_STORE = True
 ADVERB = "engine.sh"
-APART = False  # all containers are in the node's own user namespace
-FILES = False  # dockerd starts the container, which inherits nothing
-USERS = True
-TRIED = False
+OWN_USER_NAMESPACE = False  # all containers are in the node's own user namespace
+PASSES_OPEN_FILES = False  # dockerd starts the container, which inherits nothing
+NEEDS_PASSWD = True
+NEEDS_TRIAL = False
 
 
-def node(box: Box) -> Words:
+def node(container: Container) -> Words:
     # A pid namespace of its own, whose first process reaps orphans (docker run --init).
-    return oci.run(BINARY, box, "--init", *oci.tracing(box))
+    return oci.run(BINARY, container, "--init", *oci.tracing(container))
 
 
-def rank(box: Box) -> Words:
+def rank(container: Container) -> Words:
     # CMA and CUDA IPC need one pid namespace for all ranks of a node.
-    return oci.run(BINARY, box, "--pid=host")
+    return oci.run(BINARY, container, "--pid=host")
 
 
-def ask(box: Box) -> Words:
-    return node(oci.asked(box))
-
-
-def refuse(reference: str) -> LaunchError | None:
-    return oci.refuse(BINARY, reference)
+def ask(container: Container) -> Words:
+    return node(oci.asked(container))
 
 
 def address(reference: str) -> str:
-    return names.for_stores(reference, BINARY)
+    return oci.address(BINARY, reference)

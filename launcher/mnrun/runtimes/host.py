@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from mnrun.errors import LaunchError
-from mnrun.model import Box, Words
+from mnrun.model import Container, Words
 
 BINARY = ""
 CONTAINED = False
-NAMED = False
+HAS_STORE = False
 ADVERB = "gpus.sh"
-APART = False
-FILES = True
-USERS = False
-TRIED = False
+OWN_USER_NAMESPACE = False
+PASSES_OPEN_FILES = True
+NEEDS_PASSWD = False
+NEEDS_TRIAL = False
 
 
-def node(box: Box) -> Words:
+def node(container: Container) -> Words:
     return ()
 
 
-def rank(box: Box) -> Words:
-    return ()
-
-
-def ask(box: Box) -> Words:
-    return ()
-
-
-def refuse(reference: str) -> LaunchError | None:
-    return None
+rank = ask = node
 
 
 def address(reference: str) -> str:

@@ -5,36 +5,29 @@ Both take Apptainer's words, but SingularityCE has no --sharens. So each rank ha
 
 from __future__ import annotations
 
-from mnrun.model import Box, Words
+from mnrun.model import Container, Words
 from mnrun.runtimes import apptainer
-from mnrun.runtimes.apptainer import ADVERB, APART, CONTAINED, FILES, NAMED, TRIED, USERS, address, refuse
+from mnrun.runtimes.apptainer import (
+    ADVERB,
+    CONTAINED,
+    HAS_STORE,
+    NEEDS_PASSWD,
+    NEEDS_TRIAL,
+    OWN_USER_NAMESPACE,
+    PASSES_OPEN_FILES,
+    address,
+)
 
 BINARY = "singularity"
 
-__all__ = [
-    "ADVERB",
-    "APART",
-    "BINARY",
-    "CONTAINED",
-    "FILES",
-    "NAMED",
-    "TRIED",
-    "USERS",
-    "address",
-    "ask",
-    "node",
-    "rank",
-    "refuse",
-]
+
+def node(container: Container) -> Words:
+    return (BINARY, *apptainer.node(container)[1:])
 
 
-def node(box: Box) -> Words:
-    return (BINARY, *apptainer.node(box)[1:])
+def rank(container: Container) -> Words:
+    return (BINARY, *apptainer.rank(container)[1:])
 
 
-def rank(box: Box) -> Words:
-    return (BINARY, *apptainer.rank(box)[1:])
-
-
-def ask(box: Box) -> Words:
-    return (BINARY, *apptainer.ask(box)[1:])
+def ask(container: Container) -> Words:
+    return (BINARY, *apptainer.ask(container)[1:])

@@ -6,40 +6,34 @@ Times are seconds since the epoch, or 0 where there is none.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from mnrun.nodeset import counted
-from mnrun.schedulers.model import ACTIVE
+from mnrun.schedulers.vocabulary import ACTIVE, JobId, JobState, NodeState
 
 NEW = "was submitted just now"  # of a job at which its scheduler has not looked
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job, or a task of an array, as its scheduler knows it.
+    """A job, or a task of an array, as its scheduler knows it."""
 
-    `id` is 123, 123_4, or 123_[5-9%2] for tasks that wait together. `reason` says in a person's words
-    why it waits. `gpus` is the total. `end` of a running job is its time limit. `code` and `signal` say how its script
-    ended.
-    """
-
-    id: str
+    id: str  # a JobId as text
     name: str
-    state: str
-    reason: str = ""
+    state: JobState
+    reason: str = ""  # in a person's words, why it waits
     partition: str = ""
     nodes: int = 0
     nodelist: str = ""
-    gpus: int = 0
+    gpus: int = 0  # in all
     restarts: int = 0
     submitted: float = 0
     start: float = 0
-    end: float = 0
-    code: int = 0
-    signal: int = 0
+    end: float = 0  # of a running job, by its time limit
+    code: int = 0  # of its script
+    signal: int = 0  # that ended its script
     depends: str = ""
 
     @property
@@ -50,80 +44,36 @@ class Job:
     @property
     def array(self) -> str:
         """Return the id of the job's array, or of the job itself."""
-        return self.id.partition("_")[0]
+        return JobId.of(self.id).number
 
     def covers(self, identity: str) -> bool:
         """Return whether an id means this job: its own, its array's, or the id of a task that waits in it."""
-        if identity in (self.id, self.array):
-            return True
-        array, _, task = identity.partition("_")
-        waiting = self.id.partition("_")[2]
-        return array == self.array and waiting.startswith("[") and task.isdecimal() and _within(int(task), waiting)
+        return JobId.of(self.id).covers(JobId.of(identity))
 
     def without(self, tasks: Collection[int]) -> Job | None:
-        """Return these tasks of an array, which wait together, without some of them. The result is None if none is
-        left. A shortened list stays as it is."""
-        array, _, waiting = self.id.partition("_")
-        parts = _ranges(waiting)
-        if self.state != "PENDING" or not waiting.startswith("[") or len(parts) != waiting.count(",") + 1:
-            return self
-        whole = sorted(set().union(*parts))
-        left = [task for task in whole if task not in tasks]
-        if left == whole:
-            return self
-        limit = waiting[:-1].partition("%")[2]
-        return replace(self, id=f"{array}_[{_folded(left)}{f'%{limit}' if limit else ''}]") if left else None
-
-
-def _folded(numbers: Sequence[int]) -> str:
-    """Return sorted numbers as `0-3,7`."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
-
-
-def _within(task: int, text: str) -> bool:
-    """Return whether task 4 is in `[0-3,7-9:2%5]`. A list that Slurm shortened (`[0,2,...]`), or that its column has
-    cut (`[0,2,4`), may hold any task."""
-    return any(task in part for part in _ranges(text)) or "..." in text or not text.endswith("]")
-
-
-def array_size(text: str) -> int:
-    """Return the number of tasks in the request of an array: 6 for `0-3,7-9:2%5`, and 0 for a job without one."""
-    return len(set().union(*_ranges(text)))
-
-
-def _ranges(text: str) -> list[range]:
-    """Return the ranges of `0-3,7-9:2`, or of `[0-3,7-9:2%5]`, that are whole."""
-    items = re.sub(r"[\[\] ]|%.*", "", text).split(",")
-    parts = [re.fullmatch(r"(\d+)(?:-(\d+))?(?::([1-9]\d*))?", item, re.ASCII) for item in items]
-    return [range(int(part[1]), int(part[2] or part[1]) + 1, int(part[3] or 1)) for part in parts if part]
+        """Return these tasks of an array, which wait together, without some of them, or None if none is left."""
+        left = JobId.of(self.id).without(tasks) if self.state == JobState.PENDING else JobId.of(self.id)
+        return replace(self, id=str(left)) if left else None
 
 
 @dataclass(frozen=True)
 class PartitionNode:
-    """A node in a partition. `state` is a word of sinfo(1), NODE STATE CODES, without its mark. `mark` has it: `*` for
-    a node that does not answer. `memory` is in MB. `gpu_types` and `features` are words with commas between them."""
+    """A node in a partition."""
 
     partition: str
     default: bool
     node: str
-    state: str
-    mark: str
+    state: NodeState
     gpus: int
     gpus_used: int
     cpus: int
     cpus_idle: int
     up: bool
-    limit: str
-    reason: str
-    memory: int = 0
-    gpu_types: str = ""
-    features: str = ""
+    limit: str  # the partition's
+    why: str = ""  # in a person's words, why the node takes no jobs
+    memory: int = 0  # in MB
+    gpu_types: str = ""  # with commas between them
+    features: str = ""  # the same
 
 
 def size(megabytes: int) -> str:
@@ -151,9 +101,7 @@ class Queue(Protocol):
 
     def jobs(self, age: float = math.inf) -> Snapshot:
         """Return all jobs of this user in the queue, recently ended ones too. The answer is at most `age` seconds old.
-
-        Raises SchedulerError.
-        """
+        Raises SchedulerError."""
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
         """Return these jobs from the accounting, or () without one. If `ids` is empty, the jobs are all of the last

@@ -1,40 +1,74 @@
-"""Run a scheduler's client in mnrun's place: its streams are mnrun's, but for lines that are only the client's own."""
+"""Run a scheduler's client in the foreground with mnrun's streams, but for lines that are the client's own."""
 
 from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import IO
 
 from mnrun.model import Command
-from mnrun.system.process import starting, tied
+from mnrun.record import Record
+from mnrun.system.process import starting, tied, write
 
-# srun's line about tasks that failed, or that it has ended. mnrun's last line says more. prterun may leave a blank.
-EXITED = re.compile(rb" *srun: error: \S+: tasks? [\d,-]+: (Exited with exit code \d+|Terminated)")
 PASSED = (signal.SIGTERM, signal.SIGHUP)
+NEVER = rb"(?!)"  # matches no line
 
 
-def run(command: Command, environ: Mapping[str, str], own: re.Pattern[bytes], output: int | None = None) -> int:
-    """Return the exit code of a command. Whole lines of its errors that match `own` are left out.
+class Own(Record):
+    """Lines of a client's own, which mnrun's last line says better, or `instead`, with groups of the pattern: their
+    begins, and a pattern of whole lines. Nobody needs a `needless` line."""
 
-    So is everything before its mark, until which it has no input. `output` is an open file in place of mnrun's output.
+    begins: tuple[bytes, ...] = ()
+    pattern: bytes = NEVER
+    instead: bytes = b""
+    needless: bytes = NEVER
+
+    def words(self, line: str) -> str | None:
+        """Return what a line is for people, or None if nobody needs it."""
+        shown = self.shown(line.encode("utf-8", "surrogateescape"))
+        return None if shown is None else shown.decode("utf-8", "surrogateescape")
+
+    def shown(self, line: bytes) -> bytes | None:
+        """Return what a line without its end is for people, or None if nobody needs it."""
+        if re.fullmatch(self.needless, line):
+            return None
+        found = re.fullmatch(self.pattern, line)
+        return (found.expand(self.instead) or None) if found else line
+
+    def has(self, line: str) -> bool:
+        """Return whether nobody needs this line."""
+        return self.words(line) is None
+
+
+NOTHING = Own()
+
+
+def run(command: Command, environ: Mapping[str, str], own: Own, output: int | None = None, first: bytes = b"") -> int:
+    """Return the exit code of a command. The lines of its errors that are its own are left out. So is everything before
+    its mark, until which it has no input. `output` is an open file in place of mnrun's output.
+
+    A command that gets `first` before mnrun's input is a connection. It ends with its input, and not with a terminal:
+    ssh sends a SIGHUP as it leaves (sshconnect.c).
     """
     words, mark = command.argv, f"{command.mark}\n".encode() if command.mark else b""
-    fed, heard = (subprocess.PIPE, subprocess.PIPE) if mark else (None, output)
+    fed = subprocess.PIPE if mark or first else None
+    heard = subprocess.PIPE if mark else output
     with starting(words[0]):
         process = subprocess.Popen(tied(words), env=environ, stdin=fed, stdout=heard, stderr=subprocess.PIPE, bufsize=0)
     assert process.stderr is not None
-    with _patient(process):
-        copier = threading.Thread(target=_copy, args=(process.stdin, process.stdout, output or 1, mark), daemon=True)
+    feeder = threading.Thread(target=_feed, args=(process.stdin, first), daemon=True)
+    with _patient(process, PASSED[:1] if first else PASSED):
+        copier = threading.Thread(target=_copy, args=(feeder, process.stdout, output or 1, mark), daemon=True)
         if mark:
             copier.start()
+        elif first:
+            feeder.start()
         for data in without(after(chunks(process.stderr.fileno()), mark), own):
             write(2, data)
         if mark:
@@ -43,9 +77,8 @@ def run(command: Command, environ: Mapping[str, str], own: re.Pattern[bytes], ou
     return 128 - code if code < 0 else code
 
 
-def _copy(target: IO[bytes], source: IO[bytes], output: int, mark: bytes) -> None:
+def _copy(feeder: threading.Thread, source: IO[bytes], output: int, mark: bytes) -> None:
     """Copy a command's output from its mark on, and its input meanwhile."""
-    feeder = threading.Thread(target=_feed, args=(target,), daemon=True)
     with source, suppress(BrokenPipeError):  # nobody reads any more, and the command learns it
         for data in after(chunks(source.fileno()), mark):
             if not feeder.ident:
@@ -53,8 +86,9 @@ def _copy(target: IO[bytes], source: IO[bytes], output: int, mark: bytes) -> Non
             write(output, data)
 
 
-def _feed(target: IO[bytes]) -> None:
+def _feed(target: IO[bytes], first: bytes) -> None:
     with suppress(OSError), target:  # the command reads no more, or there is no input
+        write(target.fileno(), first)
         for data in chunks(0):
             write(target.fileno(), data)
 
@@ -63,16 +97,6 @@ def chunks(source: int) -> Iterator[bytes]:
     """Yield the bytes of a pipe as they come."""
     while data := os.read(source, 65536):
         yield data
-
-
-def write(target: int, data: bytes) -> None:
-    """Write all bytes, also where another program has made a shared terminal or pipe non-blocking."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(target, view) :]
-        except BlockingIOError:
-            select.select((), (target,), ())
 
 
 def after(parts: Iterator[bytes], mark: bytes) -> Iterator[bytes]:
@@ -88,32 +112,38 @@ def after(parts: Iterator[bytes], mark: bytes) -> Iterator[bytes]:
     yield before
 
 
-def without(parts: Iterator[bytes], own: re.Pattern[bytes]) -> Iterator[bytes]:
-    """Yield the bytes as they come, without whole lines that match `own`.
-
-    The begin of a line waits for the rest only if it may be such a line: `own` begins with the text `srun: `.
-    """
-    begin, rest = b"srun: ", b""
+def without(parts: Iterator[bytes], own: Own) -> Iterator[bytes]:
+    """Yield the bytes without a client's own lines. The begin of a line waits only if it may be such a line."""
+    if not own.begins:
+        yield from parts
+        return
+    rest = b""
     for data in parts:
         whole, end, rest = (rest + data).rpartition(b"\n")
-        if begin in whole:  # a program may write millions of lines
-            yield b"".join(line + b"\n" for line in whole.split(b"\n") if not own.fullmatch(line))
+        if any(begin in whole for begin in own.begins):  # a program may write millions of lines
+            yield b"".join(_shown(line, own) for line in whole.split(b"\n"))
         else:
             yield whole + end
-        if not rest.startswith(begin[: len(rest)]):
+        if not any(rest.startswith(begin[: len(rest)]) for begin in own.begins):
             yield rest
             rest = b""
     yield rest
 
 
+def _shown(line: bytes, own: Own) -> bytes:
+    bare = line.rstrip(b"\r")
+    shown = own.shown(bare)
+    return b"" if shown is None else (line if shown == bare else shown) + b"\n"
+
+
 @contextmanager
-def _patient(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _patient(process: subprocess.Popen[bytes], passed: Sequence[signal.Signals]) -> Iterator[None]:
     """Leave a Ctrl-C to the command, which gets it from the terminal, and pass on the signals that end it."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in PASSED}
+    before = {number: signal.signal(number, pass_on if number in passed else signal.SIG_IGN) for number in PASSED}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

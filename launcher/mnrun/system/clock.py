@@ -36,10 +36,15 @@ class Clock:
         self.moments: dict[str, float] = {}
         self.nodes: dict[str, dict[str, float]] = {}  # node -> its moments
 
+    @property
+    def age(self) -> float:
+        """Return the seconds since the begin."""
+        return time.monotonic() - self._begin
+
     def mark(self, moment: str, node: str = "") -> None:
         """Note that it is this moment now, for the whole launch or for one node."""
         moments = self.nodes.setdefault(node, {}) if node else self.moments
-        moments[moment] = round(time.monotonic() - self._begin, 6)
+        moments[moment] = round(self.age, 6)
 
 
 def take(events: queue.SimpleQueue[T], deadline: float) -> T | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from mnrun.errors import NoAnswerError, SchedulerError
@@ -14,43 +15,86 @@ from mnrun.errors import NoAnswerError, SchedulerError
 T = TypeVar("T")
 
 
+@contextmanager
+def deaf_to(*signals: signal.Signals) -> Iterator[None]:
+    """Let the commands that this thread starts outlive these signals. Grid Engine sends USR2 to a job's whole process
+    group, and more than once (seen, 8.1.9): it would end the question that the first one has caused."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # a new process inherits the mask (signal(7))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_begun: dict[Sequence[str], subprocess.Popen[str]] = {}
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
+
+
+def begin(words: tuple[str, ...], environ: Mapping[str, str]) -> None:
+    """Start a command without input that `captured` will be asked for. It runs while Python imports what comes next."""
+    pipe = subprocess.PIPE
+    with suppress(OSError), deaf_to(signal.SIGUSR1, signal.SIGUSR2):  # `captured` tells of the error
+        _begun[words] = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environ, **_TEXT
+        )
+
+
+def captured(
+    words: Sequence[str],
+    seconds: float,
+    environ: Mapping[str, str] | None = None,
+    text: str = "",
+    executable: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Return the ended command with its output. `text` is its standard input, and `executable` its file, if that is not
+    on PATH. Raises as subprocess.run does."""
+    if process := _begun.pop(tuple(words), None):
+        with process:
+            try:
+                output, errors = process.communicate(timeout=seconds)
+            except BaseException:
+                process.kill()  # the end of `with` waits for it
+                raise
+        return subprocess.CompletedProcess(words, process.returncode, output, errors)
+    with deaf_to(signal.SIGUSR1, signal.SIGUSR2):
+        return subprocess.run(
+            words,
+            executable=executable,
+            **({"input": text} if text else {"stdin": subprocess.DEVNULL}),
+            capture_output=True,
+            env=environ,
+            timeout=seconds,
+            check=False,
+            **_TEXT,
+        )
+
+
 def run(
     words: Sequence[str],
     seconds: float,
     environ: Mapping[str, str] | None = None,
     *,
-    instead: str = "use --local",
+    instead: str,
+    daemon: str = "",
     text: str = "",
+    executable: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Return the ended command with its output. `text` is its standard input.
-
-    Raises SchedulerError if the command cannot start (`instead` is a remedy), and NoAnswerError after `seconds`.
-    """
+    """Return the ended command with its output, as `captured` does. Raises SchedulerError if the command cannot start
+    (`instead` is a remedy), and NoAnswerError after `seconds`: `daemon` should have answered."""
     try:
-        return subprocess.run(
-            words,
-            **({"input": text} if text else {"stdin": subprocess.DEVNULL}),
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            env=environ,
-            timeout=seconds,
-            check=False,
-        )
+        return captured(words, seconds, environ, text, executable)
     except FileNotFoundError:
-        raise SchedulerError(f"{words[0]} is not on PATH", f"load Slurm's module, or {instead}") from None
+        raise SchedulerError(f"{words[0]} is not on PATH", instead) from None
     except OSError as error:  # a directory of PATH may be closed
         raise SchedulerError(f"{words[0]} cannot start: {error.strerror}", f"check PATH, or {instead}") from None
     except subprocess.TimeoutExpired as error:
         output = error.stdout.decode("utf-8", "replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        raise _silent(words[0], seconds, output) from None
+        raise _silent(words[0], seconds, daemon, output) from None
 
 
-def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
-    """Return the result of `ask`, called in a child process, or None if it fails or ends its process.
-
-    A library call that hangs ignores everything but a kill. Raises SchedulerError after `seconds`.
-    """
+def call(name: str, ask: Callable[[], T], seconds: float, daemon: str = "") -> T | None:
+    """Return the result of `ask`, called in a child process, or None if it fails or ends its process. A library call
+    that hangs ignores everything but a kill. Raises SchedulerError after `seconds`."""
     import multiprocessing  # imported here, since it would delay every start and few runs need it
 
     fork = multiprocessing.get_context("fork")
@@ -60,7 +104,7 @@ def call(name: str, ask: Callable[[], T], seconds: float) -> T | None:
     writer.close()
     try:
         if not reader.poll(seconds):
-            raise _silent(name, seconds)
+            raise _silent(name, seconds, daemon)
         result: T = reader.recv()
         return result
     except EOFError:
@@ -76,23 +120,9 @@ def _answer(ask: Callable[[], object], writer: Any) -> None:
         writer.send(ask())
 
 
-def _silent(name: str, seconds: float, output: str = "") -> SchedulerError:
-    problem = f"{name} did not answer within {seconds:.0f} s"
-    return NoAnswerError(problem, "ask the cluster's admins about slurmctld", output)
-
-
-def unreached(done: subprocess.CompletedProcess[str]) -> bool:
-    """Return whether a command could not reach slurmctld."""
-    words = r"nable to contact|onnection refused|onnection failure"
-    return done.returncode != 0 and re.search(words, done.stderr) is not None
-
-
-def refuse_silence(done: subprocess.CompletedProcess[str]) -> None:
-    """Raise SchedulerError if a command could not reach slurmctld: another command would not reach it either."""
-    late = done.returncode != 0 and "timed out" in done.stderr
-    if late or unreached(done):
-        kind = NoAnswerError if late else SchedulerError
-        raise kind(complaint(done), "slurmctld does not answer: ask the cluster's admins")
+def _silent(name: str, seconds: float, daemon: str, output: str = "") -> SchedulerError:
+    about = f" about {daemon}" if daemon else ""
+    return NoAnswerError(f"{name} did not answer within {seconds:.0f} s", f"ask the cluster's admins{about}", output)
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

@@ -6,36 +6,33 @@ srun, mpirun and ssh drop output that they cannot write, and exit with 0. So fil
 from __future__ import annotations
 
 import os
-import re
 import select
 import stat
 import threading
 from collections.abc import Callable, Iterator
 
-from mnrun.system import client
+from mnrun.system import client, process
+from mnrun.system.client import NOTHING, Own
+from mnrun.system.paths import mode
 
 PART = 1 << 20  # bytes that are kept
 FULL = 1 << 17  # bytes, more than a full pipe holds (pipe(7))
-NOTHING = re.compile(rb"(?!)")
 Sieve = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 def is_file(target: int) -> bool:
     """Return whether an open file is a regular one, on a disk that may be full."""
-    try:
-        return stat.S_ISREG(os.fstat(target).st_mode)
-    except OSError:
-        return False
+    return stat.S_ISREG(mode(target))
 
 
 class Copied:
     """A pipe whose content goes on to `target`, an open file. `end` is the pipe's end to write to.
 
-    Whole lines that match `own` are left out, and so is what `sieve` leaves out. `failure` is the first error of a
+    A client's `own` lines are left out, and so is what `sieve` leaves out. `failure` is the first error of a
     disk: from then on, nothing is written.
     """
 
-    def __init__(self, target: int, own: re.Pattern[bytes] = NOTHING, sieve: Sieve = iter) -> None:
+    def __init__(self, target: int, own: Own = NOTHING, sieve: Sieve = iter) -> None:
         self._source, self.end = os.pipe()
         self._own, self._sieve = own, sieve
         self.target = target
@@ -55,10 +52,7 @@ class Copied:
         self._thread.join(seconds)
 
     def drain(self, seconds: float = 2.0) -> None:
-        """Close this end, and wait until the reader of `target` has taken what the pipe holds now.
-
-        After that, wait as `close` does.
-        """
+        """Close this end, wait until the reader of `target` has taken what is in the pipe now, then as `close` does."""
         self.close(0)
         begin = self._read
         while self._thread.is_alive() and (self._waits() or self._busy) and self._read <= begin + FULL:
@@ -87,11 +81,11 @@ class Copied:
 
     def _copy(self) -> None:
         chunks = self._chunks()
-        for data in self._sieve(chunks if self._own is NOTHING else client.without(chunks, self._own)):
+        for data in self._sieve(client.without(chunks, self._own)):
             self._last += data
             del self._last[:-PART]
             if self.failure is None:
-                self._try(client.write, self.target, data)
+                self._try(process.write, self.target, data)
         # close(2): NFS and disk quotas may report an earlier write's error only here
         if self.failure is None and self._in_a_file:
             self._try(os.close, os.dup(self.target))

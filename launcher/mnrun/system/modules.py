@@ -11,10 +11,7 @@ from mnrun.files import spoken
 
 
 def load(names: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return `environ` after `module load` of each name, in order.
-
-    Raises Impossible with the module system's own message if a module cannot be loaded.
-    """
+    """Return `environ` after `module load` of each name. Raises Impossible with the module system's own message."""
     if not names:
         return environ
     mark = os.urandom(8).hex()

@@ -10,7 +10,7 @@ import pwd
 import select
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LARGEST = 1 << 26  # characters of a file that a person writes
@@ -20,10 +20,8 @@ _piped: dict[tuple[int, int], str] = {}  # (device, inode) -> text of pipes that
 
 
 def fault(kind: str, path: str) -> str:
-    """Return the fault of an image, a program or any other path on this machine, or "" if it has none.
-
-    A path of the kind `written` is a directory for files of this machine, which is made if it is missing.
-    """
+    """Return the fault of an image, a program or any other path on this machine, or "" if it has none. A path of the
+    kind `written` is a directory for files of this machine, which is made if it is missing."""
     if kind == "written":
         while not os.path.lexists(path):
             path = os.path.dirname(path)
@@ -32,7 +30,7 @@ def fault(kind: str, path: str) -> str:
         return "is not on this machine"
     if kind == "image" and not os.access(path, os.R_OK):
         return "cannot be read"
-    if kind == "image" and not _is_image(path):
+    if kind == "image" and not is_image(path):
         return "is not a container image (SIF, squashfs or directory) on this machine"
     if kind == "program" and not os.access(path, os.X_OK):
         return "cannot be executed on this machine (chmod +x)"
@@ -41,24 +39,40 @@ def fault(kind: str, path: str) -> str:
 
 def link(path: str) -> str:
     """Return the target of a symbolic link, or "" for any other path."""
-    try:
+    with suppress(OSError):
         return os.readlink(path)
-    except OSError:
-        return ""
+    return ""
 
 
-def _is_image(path: str) -> bool:
+def is_image(path: str) -> bool:
     """Return whether guards would take the path for an image (is_image in guard.sh)."""
     if os.path.isdir(path):
         return os.path.lexists(f"{path}/bin/sh")
     if not os.path.isfile(path):  # a pipe would wait for a writer
         return False
     try:
-        with io.FileIO(path) as file:
-            head = file.read(41)
+        first = head(path, 41)
     except OSError:
         return False
-    return head[32:] == b"SIF_MAGIC" or head.startswith(b"hsqs")
+    return is_sif(first) or first.startswith(b"hsqs")
+
+
+def head(path: str, size: int) -> bytes:
+    """Return the first bytes of a file. Raises OSError."""
+    with io.FileIO(path) as file:
+        return file.read(size)
+
+
+def is_sif(first: bytes) -> bool:
+    """Return whether a file that begins so is a SIF: a line for a shell, and the magic word (sif.go)."""
+    return first[32:41] == b"SIF_MAGIC"
+
+
+def mode(file: int) -> int:
+    """Return the mode of an open file, or 0 if it is closed."""
+    with suppress(OSError):
+        return os.fstat(file).st_mode
+    return 0
 
 
 def text(path: str) -> str:
@@ -119,10 +133,8 @@ def foreign(path: Path) -> str:
 
 @contextmanager
 def entered(path: Path) -> Iterator[int]:
-    """Yield the open directory `path`, which is the user's alone. Raises OSError for a link, or another user's.
-
-    Files are opened by their names in it. So it does not matter who renames a directory above.
-    """
+    """Yield the open directory `path`, which is the user's alone. Raises OSError for a link, or another user's. Files
+    are opened by their names in it. So it does not matter who renames a directory above."""
     place = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         state = os.fstat(place)
@@ -135,18 +147,18 @@ def entered(path: Path) -> Iterator[int]:
         os.close(place)
 
 
-def content(place: int, name: str) -> str:
-    """Return the text of a file in an open directory. A link is not followed. Raises OSError."""
+def content(place: int, name: str, last: int = 0) -> str:
+    """Return the text of a file in an open directory, or its `last` bytes. A link is not followed. Raises OSError."""
     handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
     with open(handle, encoding="utf-8", errors="surrogateescape") as file:
+        if last:
+            os.lseek(handle, max(0, os.fstat(handle).st_size - last), os.SEEK_SET)
         return file.read()
 
 
 def shared_badly(path: Path) -> str:
-    """Return why other users could remove this user's directories in `path`, or "" if they cannot.
-
-    A directory of several users needs the sticky bit, and only root may own it. Raises OSError.
-    """
+    """Return why other users could remove this user's directories in `path`, or "" if they cannot. A directory of
+    several users needs the sticky bit, and only root may own it. Raises OSError."""
     for state in (path.lstat(), path.stat()):
         if state.st_uid not in (0, os.getuid()):
             return "it belongs to another user"
@@ -156,10 +168,8 @@ def shared_badly(path: Path) -> str:
 
 
 def exposed(path: Path) -> str:
-    """Return a directory in which another user may rename what leads to `path`, or "" if there is none.
-
-    A process that may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM).
-    """
+    """Return a directory in which another user may rename what leads to `path`, or "" if there is none. A process that
+    may write to a directory can rename its entries, except under the sticky bit (rename(2), EPERM)."""
     for place in dict.fromkeys(_way(path)):
         state = place.stat()
         if not state.st_mode & stat.S_ISVTX and others_write(place, state):
@@ -168,10 +178,7 @@ def exposed(path: Path) -> str:
 
 
 def _way(path: Path) -> Iterator[Path]:
-    """Yield each directory in which the system looks up a part of `path`, or of a link that it follows. Raises OSError.
-
-    Links may lead to links (path_resolution(7)).
-    """
+    """Yield each directory in which the system looks up a part of `path`, also of links to links. Raises OSError."""
     parts, place, links = [*reversed(path.absolute().parts[1:])], Path("/"), 0
     while parts:
         part = parts.pop()
@@ -210,7 +217,6 @@ def _is_own_group(number: int) -> bool:
 
 
 def _has_access_list(path: Path) -> bool:
-    try:
+    with suppress(OSError):  # a file system without them
         return "system.posix_acl_access" in os.listxattr(path)
-    except OSError:  # a file system without them
-        return False
+    return False

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import shutil
 import signal
 import subprocess
@@ -21,37 +22,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import groupby
-from typing import IO, Optional, Protocol
+from typing import IO, Generic, Optional, Protocol, TypeVar, Union
 
 from mnrun.errors import NodeError, SchedulerError
 from mnrun.files import BASH, spoken
 from mnrun.model import Command, Listed, Words
+from mnrun.system.commands import captured, last_line
+from mnrun.system.events import Ended, Event, Line, Noise, Pipe
 from mnrun.system.terminal import background
 
+T = TypeVar("T")
+Said = Union[type[Line], type[Noise]]  # the kind of a stream's lines
 Output = tuple[Optional[int], Optional[int]]  # open files in place of mnrun's output and errors
-# (kind, name of the command, content): "line", "noise", "pipe", "ended", "signal", "told"
-Event = tuple[str, str, object]
-PIPE = ("ask ", "answer ")  # lines of nodes to each other come many at once, as one event "pipe" (nodes/relay.py)
+PIPE = ("ask ", "answer ")  # the words of a Pipe
 BLOCK = 65536  # bytes in one read
 PROBE = 150.0  # seconds for the scripts of wrappers/probe, which have limits of their own for each program
 
 
-class Stopped(Exception):
-    """A signal that ends the launch."""
+class Stopped(SystemExit):
+    """A signal that ends the launch. A verb that does not catch it ends with the shell's code for that signal."""
 
     def __init__(self, signum: int) -> None:
-        super().__init__(signum)
+        super().__init__(128 + signum)
         self.signum = signum
 
 
 class Running(Protocol):
-    """A started command: a child process, or its counterpart on hosts (schedulers/hosts/leases.py)."""
+    """A started command: a child process, or its counterpart on hosts (reach/leases.py)."""
 
     def send(self, data: bytes, node: str = "") -> None:
-        """Write to its input, on that node or on all of them, and return at once."""
+        """Write to its input, on that node or on all of them, and return at once, if nobody reads any more, too."""
 
     def pulse(self) -> None:
-        """Write a sign of life to its input from now on. Each later write must have at most PIPE_BUF bytes."""
+        """Write a sign of life from now on, even while mnrun is stopped. Later writes have at most PIPE_BUF bytes."""
 
     def close(self) -> None:
         """End its input after all data was sent."""
@@ -64,7 +67,7 @@ class Running(Protocol):
 
 
 class Starter(Protocol):
-    """A function that starts a command: `start` below, or a transport's (schedulers/hosts/transport.py)."""
+    """A function that starts a command: `start` below, or a transport's (reach/transport.py)."""
 
     def __call__(
         self,
@@ -75,7 +78,7 @@ class Starter(Protocol):
         piped: bool,
         *,
         terminal: bool = False,
-        apart: bool = False,
+        noise: bool = False,
         output: Output = (None, None),
     ) -> Running: ...
 
@@ -91,28 +94,19 @@ class Child:
 
     def __post_init__(self) -> None:
         if self.process.stdin is not None:
-            _thread(_write, self.process.stdin, self._words)
+            Thread(_write, self.process.stdin, self._words)
 
     def send(self, data: bytes, node: str = "") -> None:
-        """Write to its input, if that is a pipe and still has a reader. A process has no choice of nodes.
-
-        Returns at once: a node that does not answer must not delay the launcher.
-        """
+        """Write to its input. `node` is ignored: srun copies its input to every node."""
         self._words.put(data)
 
     def pulse(self) -> None:
-        """Write a sign of life to its input from now on, even while mnrun is stopped.
-
-        Each later write must have at most PIPE_BUF bytes.
-        """
         self._words.put((*BASH, "-c", spoken("pulse.sh")))
 
     def close(self) -> None:
-        """End its input after all data was sent."""
         self._words.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Return whether it ended within `seconds`."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -145,7 +139,7 @@ def start(
     piped: bool,
     *,
     terminal: bool = False,
-    apart: bool = False,
+    noise: bool = False,
     errors: IO[bytes] | None = None,
     output: Output = (None, None),
     deaf: bool = False,
@@ -155,7 +149,7 @@ def start(
     piped     its input is a pipe, and its output becomes events. Without it, the command has mnrun's own input,
               output and errors, and gets a TERM when mnrun is killed. In the background of a terminal it has no input
     terminal  it stays in mnrun's session and process group, to drive the terminal
-    apart     only its errors become events
+    noise     only its errors become events
     errors    a file for its errors
     output    files in place of mnrun's output and errors, for a command that is not piped
     deaf      signals that Slurm sends to every process of a batch script do not reach it
@@ -163,28 +157,25 @@ def start(
     pipe = subprocess.PIPE if piped else None
     with _with_list_files(command.argv) as (words, lists):
         process = subprocess.Popen(
-            _deaf(words) if deaf else words if piped else tied(words),
+            (*BASH, "-c", spoken("deaf.sh"), "deaf.sh", *words) if deaf else words if piped else tied(words),
             env=environ,
             stdin=pipe or (subprocess.DEVNULL if background() and not terminal else None),
             stdout=pipe or output[0],
-            stderr=errors or (subprocess.PIPE if piped or apart else output[1]),
+            stderr=errors or (subprocess.PIPE if piped or noise else output[1]),
             start_new_session=not terminal,
             bufsize=0,
             pass_fds=lists,
         )
-    streams = {"line": process.stdout, "noise": process.stderr}
-    readers = [_thread(_read, kind, name, stream, events) for kind, stream in streams.items() if stream is not None]
-    _thread(_wait, name, process, readers, events)
+    streams = ((Line, process.stdout), (Noise, process.stderr))
+    readers = [Thread(_read, kind, name, stream, events) for kind, stream in streams if stream is not None]
+    Thread(_wait, name, process, readers, events)
     return Child(name, process, group=not terminal)
 
 
 @contextlib.contextmanager
 def _with_list_files(argv: Words) -> Iterator[tuple[Words, list[int]]]:
-    """Yield the words, with each list in a file, and the open files.
-
-    The files have no names, so that no other user can have made them, and nothing of them remains. The process finds
-    them among its inherited files.
-    """
+    """Yield the words, with each list in a file, and the open files. The files have no names, so that no other user can
+    have made them, and nothing of them remains. The process finds them among its inherited files."""
     with contextlib.ExitStack() as files:
         words, lists = [], []
         for word in argv:
@@ -199,7 +190,7 @@ def _with_list_files(argv: Words) -> Iterator[tuple[Words, list[int]]]:
 
 
 class ProcessChannel:
-    """A child process as a channel (schedulers/hosts/channel.py): a command on this machine, or an ssh client."""
+    """A child process as a channel (reach/channel.py): a command on this machine, or an ssh client."""
 
     def __init__(self, argv: Words, lost: int | None = None, environ: Mapping[str, str] | None = None) -> None:
         """Start the process. `lost` is its exit code for a broken connection."""
@@ -221,9 +212,7 @@ class ProcessChannel:
 
     def send(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        view = memoryview(data)
-        while view:
-            view = view[self._process.stdin.write(view) or 0 :]
+        write(self._process.stdin.fileno(), data)
 
     def shut(self) -> None:
         assert self._process.stdin is not None
@@ -234,8 +223,11 @@ class ProcessChannel:
         return None if code == self._lost else 128 - code if code < 0 else code
 
     def cut(self) -> None:
+        self.tell(signal.SIGKILL)
+
+    def tell(self, signum: int) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signum)
 
 
 def has(program: str) -> bool:
@@ -245,28 +237,15 @@ def has(program: str) -> bool:
 def ask(argv: Words, seconds: float = PROBE) -> str:
     """Return the output of a command on this machine. Raises NodeError if it fails, is missing or takes longer."""
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=seconds,
-            check=False,
-        )
+        done = captured(argv, seconds)
     except OSError as error:
         raise NodeError(f"cannot start {argv[0]} here: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         problem = f"this machine did not answer within {seconds:.0f} s"
         raise NodeError(problem, "see whether a daemon or a file system hangs: ps -eo pid,stat,wchan,args") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["without a message"]
-        raise NodeError(f"{argv[0]} ended here with {done.returncode}: {lines[-1]}")
+        raise NodeError(f"{argv[0]} ended here with {done.returncode}: {last_line(done.stderr) or 'without a message'}")
     return done.stdout
-
-
-def _deaf(argv: Words) -> Words:
-    return (*BASH, "-c", spoken("deaf.sh"), "deaf.sh", *argv)
 
 
 def tied(argv: Words) -> Words:
@@ -292,34 +271,52 @@ def _setpriv() -> str:
     return path if known and not known.returncode else ""
 
 
-def _thread(target: Callable[..., object], *args: object) -> threading.Thread:
-    thread = threading.Thread(target=target, args=args, daemon=True)
-    thread.start()
-    return thread
+def write(target: int, data: bytes) -> None:
+    """Write all bytes, also where another program has made a shared terminal or pipe non-blocking."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(target, view) :]
+        except BlockingIOError:
+            select.select((), (target,), ())
 
 
-def _read(kind: str, name: str, stream: IO[bytes], events: queue.SimpleQueue[Event]) -> None:
+class Thread(threading.Thread, Generic[T]):
+    """A function that runs in a thread of its own, and has a result."""
+
+    def __init__(self, act: Callable[..., T], *arguments: object) -> None:
+        super().__init__(daemon=True)
+        self._act, self._arguments = act, arguments
+        self._result: T | None = None
+        self.start()
+
+    def run(self) -> None:
+        self._result = self._act(*self._arguments)
+
+    def result(self) -> T | None:
+        """Return the result at the end of the thread, or None if an error has ended it."""
+        self.join()
+        return self._result
+
+
+def _read(kind: Said, name: str, stream: IO[bytes], events: queue.SimpleQueue[Event]) -> None:
     rest = b""
     with os.fdopen(os.dup(stream.fileno()), "rb", buffering=0) as source:
         for block in iter(partial(source.read, BLOCK), b""):
             *lines, rest = (rest + block).split(b"\n")
-            tell(kind, name, (line.decode("utf-8", "replace") for line in lines), events)
+            put_lines(kind, name, (line.decode("utf-8", "replace") for line in lines), events)
     if rest:
-        tell(kind, name, (rest.decode("utf-8", "replace"),), events)
+        put_lines(kind, name, (rest.decode("utf-8", "replace"),), events)
 
 
-def tell(kind: str, name: str, lines: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
+def put_lines(kind: Said, name: str, lines: Iterable[str], events: queue.SimpleQueue[Event]) -> None:
     """Turn lines of a command into events."""
-    for piped, run in groupby(lines, lambda line: kind == "line" and line.startswith(PIPE)):
+    for piped, run in groupby(lines, lambda line: kind is Line and line.startswith(PIPE)):
         if piped:
-            events.put(("pipe", name, tuple(run)))
+            events.put(Pipe(name, tuple(run)))
         else:
             for line in run:
-                events.put((kind, name, line))
-
-
-def _pulse(words: Words, stream: IO[bytes]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=stream, start_new_session=True)
+                events.put(kind(name, line))
 
 
 def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) -> None:
@@ -328,7 +325,7 @@ def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) ->
     with contextlib.suppress(BrokenPipeError):
         for data in iter(words.get, None):
             if isinstance(data, tuple):
-                pulse = _pulse(data, stream)
+                pulse = subprocess.Popen(data, stdin=subprocess.PIPE, stdout=stream, start_new_session=True)
                 continue
             assert isinstance(data, bytes)
             view = memoryview(data)
@@ -341,9 +338,9 @@ def _write(stream: IO[bytes], words: queue.SimpleQueue[bytes | Words | None]) ->
 
 
 def _wait(
-    name: str, process: subprocess.Popen[bytes], readers: list[threading.Thread], events: queue.SimpleQueue[Event]
+    name: str, process: subprocess.Popen[bytes], readers: list[Thread[None]], events: queue.SimpleQueue[Event]
 ) -> None:
     code = process.wait()
     for reader in readers:
         reader.join()  # the last lines come before the end
-    events.put(("ended", name, 128 - code if code < 0 else code))
+    events.put(Ended(name, 128 - code if code < 0 else code))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import select
 import signal
@@ -14,24 +13,19 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType
 from typing import Any
 
-from mnrun.system.process import Event
+from mnrun.system.events import Event, Signal, Told
+from mnrun.system.paths import mode
 
 
 def _has_a_reader(fd: int) -> bool:
     """Return whether `fd` leads to a reader that may go away: a pipe or a connection."""
-    with contextlib.suppress(OSError):
-        kind = os.fstat(fd).st_mode
-        return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
-    return False
+    return stat.S_ISFIFO(mode(fd)) or stat.S_ISSOCK(mode(fd))
 
 
 @contextlib.contextmanager
 def cleaning_up() -> Iterator[None]:
-    """Enclose work that leaves files behind. HUP and TERM end it by an exception, as Ctrl-C does.
-
-    Only the first signal counts. A closed terminal sends HUP more than once, and a later one would interrupt the
-    cleaning.
-    """
+    """Enclose work that leaves files behind. HUP and TERM end it by an exception, as Ctrl-C does. Only the first signal
+    counts. A closed terminal sends HUP more than once, and a later one would interrupt the cleaning."""
 
     def leave(signum: int, frame: object) -> None:
         for each in before:
@@ -82,11 +76,7 @@ class Signals:
             # None is a handler that a library has set in C, and Python cannot set it again
             if signal.getsignal(signum) not in (signal.SIG_IGN, None):
                 self._before[signum] = signal.signal(signum, self._note)
-        if (
-            signal.SIGHUP in self._before
-            and signal.SIGHUP not in self._forward
-            and all(map(_has_a_reader, self.OUTPUTS))
-        ):
+        if signal.SIGHUP in {*self._before} - {*self._forward} and all(map(_has_a_reader, self.OUTPUTS)):
             threading.Thread(target=self._watch, daemon=True).start()
         return self
 
@@ -106,6 +96,6 @@ class Signals:
 
     def _note(self, signum: int, frame: object | None) -> None:
         if signum in self._forward:
-            self._events.put(("told", signal.Signals(signum).name[3:], ""))
+            self._events.put(Told(signal.Signals(signum).name[3:]))
         elif signum not in self.PROGRAMS:
-            self._events.put(("signal", "", signum))
+            self._events.put(Signal(signum))

@@ -12,13 +12,7 @@ from .rounds import FIGURES
 from .ways import BARE
 
 MARK = "<!-- scripts/bench --speed --table writes this -->"
-HEADS = {
-    "small": "8 bytes",
-    "megabyte": "1 MB",
-    "largest": "4 MB",
-    "allreduce": "Allreduce",
-    "loop": "loop",
-}
+HEADS = {"small": "8 bytes", "megabyte": "1 MB", "largest": "4 MB", "allreduce": "Allreduce", "loop": "loop"}
 BYTES = {"megabyte": 1e6, "largest": 4e6}
 
 Measured = Mapping[str, Any]

@@ -1,17 +1,21 @@
 #!/bin/sh
 # chamber.sh ROOT MODE [SOURCE TARGET ro|rw]… -- COMMAND…
 # Runs COMMAND in the tree ROOT, in mount and pid namespaces that end with it.
-# MODE is `keep` (changes stay in the tree) or `spare` (they go to a tmpfs and are lost).
+# MODE is `keep` (changes stay in the tree), `spare` (they go to a tmpfs and are lost), or a folder with
+# `upper`, `spare` and `root` in it: they go to `upper`, as a layer over the tree.
 set -eu
 root=$1 mode=$2
 shift 2
 
 mount --make-rprivate /
-if [ "$mode" = spare ]; then
-    scratch=/run/mnrun/.chamber
-    mkdir -p "$scratch"
-    mount -t tmpfs -o size=80% chamber "$scratch"
-    mkdir "$scratch/upper" "$scratch/spare" "$scratch/root"
+if [ "$mode" != keep ]; then
+    scratch=$mode
+    if [ "$mode" = spare ]; then
+        scratch=/run/mnrun/.chamber
+        mkdir -p "$scratch"
+        mount -t tmpfs -o size=80% chamber "$scratch"
+        mkdir "$scratch/upper" "$scratch/spare" "$scratch/root"
+    fi
     mount -t overlay -o "lowerdir=$root,upperdir=$scratch/upper,workdir=$scratch/spare" \
         chamber "$scratch/root"
     root=$scratch/root

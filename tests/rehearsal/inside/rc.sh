@@ -43,7 +43,10 @@ accounting() {
     sacctmgr -i add cluster "$(sed -n 's/^ClusterName=//p' /etc/slurm/slurm.conf)" || true
 }
 
-if [ "$node" = login ]; then
+scheduler=$(cat /etc/rehearsal/scheduler)
+if [ "$scheduler" != slurm ]; then
+    /bin/sh "/etc/rehearsal/$scheduler.sh" "$node"
+elif [ "$node" = login ]; then
     if [ -s /etc/rehearsal/accounting ]; then accounting; fi
     /usr/sbin/slurmctld
 else

@@ -15,15 +15,16 @@ from unit.samples import recorded
 
 LAUNCHER = Path(__file__).resolve().parents[3] / "launcher"
 ENTRY = """
-import atexit, sys
+import os, sys
 from mnrun.__main__ import entry
-atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+errors = os.dup(2)  # an answer to a shell closes the other one
+os._exit = lambda code: os.write(errors, " ".join(sys.modules).encode())
 sys.argv[0] = "mnrun"
 entry()
 """
 FOR_NO_ANSWER = {
     *("hpccm", "jinja2", "rich", "paramiko", "psutil", "cryptography", "ClusterShell", "spython"),
-    *("subprocess", "shutil", "traceback", "json", "difflib", "logging"),
+    *("pathlib", "subprocess", "shutil", "traceback", "json", "difflib", "logging"),
     *("mnrun.jobspec", "mnrun.environment", "mnrun.config.docs", "mnrun.config.layers"),
     *("mnrun.planning", "mnrun.running", "mnrun.schedulers", "mnrun.system", "mnrun.jobs"),
 }
@@ -34,8 +35,9 @@ FOR_NO_FIRST_STEP = {
     *("hpccm", "jinja2", "rich", "paramiko", "cryptography", "spython", "pyslurm"),
     *("concurrent.futures", "difflib", "hashlib", "importlib.resources", "multiprocessing"),
     *("mnrun.diagnosis", "mnrun.images.build", "mnrun.mpi.facts", "mnrun.network", "mnrun.running.probe"),
-    *("mnrun.planning.compatibility", "mnrun.planning.script", "mnrun.schedulers.hosts.transport"),
-    *("mnrun.schedulers.slurm.allocate", "mnrun.schedulers.slurm.queue", "mnrun.schedulers.queue"),
+    *("mnrun.planning.compatibility", "mnrun.planning.script", "mnrun.reach.transport"),
+    *("mnrun.schedulers.sge.scheduler", "mnrun.schedulers.parts", "mnrun.schedulers.slurm.allocate"),
+    *("mnrun.schedulers.slurm.queue", "mnrun.schedulers.queue"),
     *("mnrun.jobs.state", "mnrun.planning.show"),
 }
 FIRST_STEP = """
@@ -53,7 +55,6 @@ entry()
 
 
 def imported(sh: Shell, *words: str, environ: Sequence[str] = ()) -> set[str]:
-    """The modules that a call of mnrun has imported up to its end."""
     python = ("env", f"PYTHONPATH={LAUNCHER}", *environ, sys.executable, "-B", "-c", ENTRY)
     return set(sh('"$@" 2>&1 >/dev/null', *python, *words).decode().split())
 
@@ -75,24 +76,30 @@ def test_a_completion_imports_little(sh: Shell, line: str) -> None:
     count = str(len(line.split(" ")) - 1)
     asks = ("_MNRUN_COMPLETE=bash_complete", f"COMP_WORDS={line}", f"COMP_CWORD={count}")  # bash itself drops COMP_*
     names = imported(sh, environ=asks)
-    assert "mnrun.config.options" in names or "mnrun.cli.profile" in names
+    ours = {"mnrun.cli.profile", "mnrun.cli.shim", "mnrun.cli.explain", "mnrun.cli.migrate"}
+    assert names & {"mnrun.config.options", *ours}
     assert sorted(names & FOR_NO_ANSWER) == []
 
 
+@pytest.mark.parametrize("runtime", ["host", "apptainer"])
 @pytest.mark.parametrize("scheduler", ["local", "slurm"])
-def test_the_first_step_starts_after_few_imports(sh: Shell, tmp_path: Path, scheduler: str) -> None:
+def test_the_first_step_starts_after_few_imports(sh: Shell, tmp_path: Path, scheduler: str, runtime: str) -> None:
     """Slurm has two questions to answer, with what it was recorded to say."""
     said, variables = recorded("plain")
-    for program, answer in {"scontrol": said, "srun": "slurm-wlm 24.11.5\n"}.items():
-        (tmp_path / f"{program}.txt").write_text(answer)
-        (tmp_path / program).write_text(f"#!/bin/sh\ncat '{tmp_path}/{program}.txt'\n")
-        (tmp_path / program).chmod(0o700)
+    for client, answer in {"scontrol": said, "srun": "slurm-wlm 24.11.5\n"}.items():
+        (tmp_path / f"{client}.txt").write_text(answer)
+        (tmp_path / client).write_text(f"#!/bin/sh\ncat '{tmp_path}/{client}.txt'\n")
+        (tmp_path / client).chmod(0o700)
     slurm = scheduler == "slurm"
     place, job = ((), [f"{name}={value}" for name, value in variables.items()]) if slurm else (("--local",), [])
     path = f"PATH={tmp_path}:{os.environ['PATH']}"
     python = ("env", path, *job, f"PYTHONPATH={LAUNCHER}", sys.executable, "-B", "-c", FIRST_STEP)
-    words = (*place, "--runtime", "host", "--launcher", "env", "--", "true")
-    program, *names = sh('"$@"', *python, *words).decode().split()
-    assert program == ("srun" if slurm else "bash")
+    program, image = tmp_path / "app.py", tmp_path / "app.sif"
+    program.write_text("#!/usr/bin/python3\n# A comment.\n")
+    image.touch()
+    box = ("--image", str(image)) if runtime == "apptainer" else ()
+    words = (*place, *box, "--runtime", runtime, "--launcher", "env", str(program))
+    begun, *names = sh('"$@"', *python, *words).decode().split()
+    assert begun == ("srun" if slurm else "bash")
     assert "mnrun.running.execute" in names
     assert sorted(set(names) & FOR_NO_FIRST_STEP) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -9,12 +10,14 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.jobs import records
-from mnrun.schedulers import slurm
 from mnrun.schedulers.queue import Job, PartitionNode
+from mnrun.schedulers.slurm import scheduler as slurm
+from mnrun.schedulers.vocabulary import JobState, NodeState
 from published import checked
 from unit.cli.test_jobs import Slurm
 from unit.salloc import Queue
-from unit.typed import Terminal, complaint
+from unit.texts import Says
+from unit.typed import Complaint, Terminal
 
 HOST = ("--runtime", "host", "-N", "2")
 
@@ -23,19 +26,18 @@ HOST = ("--runtime", "host", "-N", "2")
 def sbatch(mocker: MockerFixture) -> MagicMock:
     """sbatch takes every script, as job 271."""
     mocker.patch.object(slurm, "name", return_value="c1")
+    mocker.patch.object(slurm, "trace", return_value=None)
     return mocker.patch.object(slurm, "submit", return_value=("271", ""))
 
 
-def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock) -> None:
-    """The id is all there is on standard output."""
+def test_the_id_and_the_way_to_its_output(mnrun: Terminal, sbatch: MagicMock, says: Says) -> None:
     answer = mnrun("submit", *HOST, "--", "hostname")
     assert (answer.code, answer.out) == (0, "271\n")
-    assert answer.err == "mnrun: output: hostname-271.out; follow it: mnrun logs -f 271\n"
+    says(answer.err)
 
 
-def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -> None:
-    """The number of the array alone is that of no task."""
-    assert mnrun("submit", *HOST, "-a", "3-9:2", "--", "hostname").err.endswith("follow it: mnrun logs -f 271_3\n")
+def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock, says: Says) -> None:
+    says(mnrun("submit", *HOST, "-a", "3-9:2", "--", "hostname").err)
     assert "#SBATCH --output=%x-%A_%a.out" in sbatch.call_args.args[0]
     record = records.submitted((Path.home() / ".mnrun/jobs/271/submitted").read_text())
     assert record is not None and record.tasks == 4
@@ -47,123 +49,172 @@ def test_an_array_is_followed_by_its_tasks(mnrun: Terminal, sbatch: MagicMock) -
         (("-o", "%x/%j-%N.txt", "-J", "mine"), "mine/271-%N.txt"),
         (("-a", "0-3"), "hostname-271_%a.out"),
         (("-a", "0-3", "-o", "%A_%a.out"), "271_%a.out"),
-        (("-o", "100%%j"), "100%%j"),
+        (("-o", "100%%j"), "100%j"),
     ],
 )
 def test_the_file_as_far_as_it_is_known(mnrun: Terminal, sbatch: MagicMock, words: tuple[str, ...], file: str) -> None:
-    """The task of an array and the first node are not known yet."""
     assert f"output: {file}; follow it" in mnrun("submit", *HOST, *words, "--", "hostname").err
 
 
-@pytest.mark.parametrize(
-    ("state", "code", "line"),
-    [("FAILED", 3, "job 271: failed, with code 3"), ("TIMEOUT", 124, "job 271: timed out, with code 124")],
-)
+@pytest.mark.parametrize(("state", "code"), [("FAILED", 3), ("TIMEOUT", 124)])
 def test_waiting_closes_with_the_result(
-    mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture, state: str, code: int, line: str
+    mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture, state: str, code: int, says: Says
 ) -> None:
-    """The exit code is the job's."""
     queue = Slurm()
-    queue.known = (Job("271", "hostname", state, code=code),)
+    queue.known = (Job("271", "hostname", JobState(state), code=code),)
     mocker.patch.object(slurm, "user_queue", return_value=queue)
     answer = mnrun("submit", "--wait", *HOST, "--", "hostname")
     assert (answer.code, answer.out) == (code, "271\n")
-    assert answer.err.splitlines()[-1] == f"mnrun: {line}"
+    says(answer.err)
 
 
-def test_more_time_than_the_partition_allows(mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture) -> None:
-    """The job is in the queue, with a warning."""
-    main = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "1:00:00", "")
+def test_more_time_than_the_partition_allows(
+    mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture, says: Says
+) -> None:
+    main = PartitionNode("main", True, "n1", NodeState.FREE, 0, 0, 2, 2, True, "1:00:00")
     mocker.patch.object(slurm, "user_queue", return_value=Queue(held=(main,)))
     answer = mnrun("submit", *HOST, "-t", "2:00:00", "--", "hostname")
     assert (answer.code, answer.out) == (0, "271\n")
-    assert answer.err.splitlines()[-1] == (
-        "mnrun: warning: --time 2:00:00 (command line) is above the limit, 1:00:00 in partition main, so the job may "
-        "never start; ask for less"
-    )
+    says(answer.err)
 
 
 def test_quiet_prints_the_id_alone(mnrun: Terminal, sbatch: MagicMock) -> None:
-    """For scripts."""
     answer = mnrun("submit", "-Q", *HOST, "--", "hostname")
     assert (answer.out, answer.err) == ("271\n", "")
 
 
-def test_faults_of_files_are_warnings(mnrun: Terminal, sbatch: MagicMock, tmp_path: Path) -> None:
-    """The nodes may have other files, so the job is handed in."""
+def test_faults_of_files_are_warnings(mnrun: Terminal, sbatch: MagicMock, tmp_path: Path, says: Says) -> None:
     (tmp_path / "job.sh").write_text("#!/bin/sh\n")
     (tmp_path / "job.sh").chmod(0o600)
     (tmp_path / "app.sif").write_text("no image")
     words = ("--image", "app.sif", "-B", "data:/d", "--chdir", "/nowhere", "--script", "job.sh")
     answer = mnrun("submit", "-N", "2", *words)
     assert answer.out == "271\n"
-    ends = "; the job will fail unless its nodes have it"
-    assert answer.err.splitlines()[:4] == [
-        f"mnrun: warning: the image {tmp_path}/app.sif is not a container image (SIF, squashfs or directory) on this "
-        f"machine{ends}",
-        f"mnrun: warning: the bind source {tmp_path}/data is not on this machine{ends}",
-        f"mnrun: warning: the working directory /nowhere is not on this machine{ends}",
-        f"mnrun: warning: the script {tmp_path}/job.sh cannot be executed on this machine (chmod +x){ends}",
-    ]
+    says(answer.err)
 
 
-def test_a_plan_names_the_same_faults(mnrun: Terminal, mocker: MockerFixture, tmp_path: Path) -> None:
-    """Those of files, and of the request. For programs, the first of them is the reason."""
-    main = PartitionNode("main", True, "n1", "idle", "", 0, 0, 2, 2, True, "1:00:00", "")
+def test_a_plan_names_the_same_faults(mnrun: Terminal, mocker: MockerFixture, tmp_path: Path, says: Says) -> None:
+    main = PartitionNode("main", True, "n1", NodeState.FREE, 0, 0, 2, 2, True, "1:00:00")
     mocker.patch.object(slurm, "user_queue", return_value=Queue(held=(main,)))
     words = ("-N", "2", "-t", "2:00:00", "--image", "app.sif", "--job-dir", "file/jobs", "--", "./app")
     (tmp_path / "file").touch()
-    ends = "; the job will fail unless its nodes have it"
-    lines = [
-        f"verdict: the image {tmp_path}/app.sif is not on this machine{ends}",
-        f"  the program {tmp_path}/app is not on this machine{ends}",
-        f"  the job directory {tmp_path}/file/jobs cannot be written",
-        "  partition main has 1 node, and --nodes (command line) asks for 2: mnrun nodes",
-        "  --time 2:00:00 (command line) is above the limit, 1:00:00 in partition main, so the job may never start; "
-        "ask for less",
-    ]
-    assert "\n".join(lines) + "\nMPI: none" in mnrun("plan", *words).out
     plan = checked("plan", mnrun("plan", "--json", *words).out)
-    assert plan["verdict"][:5] == lines
-    assert plan["judgement"] == {"ok": False, "reason": "job-directory", "text": lines[2].strip()}
+    faults = "\n".join(plan["verdict"][:5])
+    assert f"{faults}\nMPI: none" in mnrun("plan", *words).out
+    says(faults)
+    assert (plan["judgement"]["ok"], plan["judgement"]["reason"]) == (False, "job-directory")
+    says(plan["judgement"]["text"])
 
 
 def test_a_plan_for_this_machine_is_sure(mnrun: Terminal, tmp_path: Path) -> None:
-    """It is the node, and has no other files."""
     plan = checked("plan", mnrun("plan", "--json", "--local", "--runtime", "host", "--", "./app").out)
-    assert plan["judgement"] == {
-        "ok": False,
-        "reason": "program",
-        "text": f"the program {tmp_path}/app is not on this machine",
-    }
+    assert (plan["judgement"]["ok"], plan["judgement"]["reason"]) == (False, "program")
     plan = checked("plan", mnrun("plan", "--json", "--local", "--runtime", "host", "--", "app").out)
     assert (plan["judgement"]["ok"], plan["judgement"]["reason"]) == (None, "unknown")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("-t", "1h"), "--time '1h' is not a time limit (command line); write 12:00:00, 30 (minutes) or 2-0 (days)"),
-        (("--slurm", "nodes=4"), "--slurm nodes=4: mnrun sets --nodes itself (command line); write --nodes 4"),
-        (
-            ("--slurm", "-N4"),
-            "--slurm '-N4' is not a long option of sbatch (command line); write it as comment=test",
-        ),
-    ],
-)
-def test_what_sbatch_would_misread_is_refused(
-    mnrun: Terminal, sbatch: MagicMock, words: tuple[str, ...], said: str
-) -> None:
-    """Before anything is handed in."""
-    assert complaint(mnrun("submit", *HOST, *words, "--", "hostname")) == said
-    assert not sbatch.called
-
-
-@pytest.mark.parametrize(("letter", "subject"), [("t", "rank"), ("n", "node")])
-def test_a_file_for_each_rank_is_refused(mnrun: Terminal, sbatch: MagicMock, letter: str, subject: str) -> None:
-    """%N is one file, by the name of the first node."""
-    answer = mnrun("submit", *HOST, "-o", f"out.%{letter}", "--", "hostname")
-    assert (answer.code, answer.out) == (122, "")
-    assert answer.err.startswith(f"mnrun: --output out.%{letter}: a file for each {subject}; ")
+@pytest.mark.parametrize("letter", ["t", "n"])
+def test_a_file_for_each_rank_is_refused(mnrun: Terminal, sbatch: MagicMock, letter: str, complaint: Complaint) -> None:
+    complaint(mnrun("submit", *HOST, "-o", f"out.%{letter}", "--", "hostname"), 122)
     assert not sbatch.called
     assert mnrun("submit", *HOST, "-o", "out.%N", "--", "hostname").code == 0
+
+
+JOB = """
+[job]
+command = ["./app", "a b"]
+name = "train"
+[resources]
+nodes = 2
+ntasks_per_node = 2
+time = "1:00:00"
+[container]
+image = "app.sif"
+[env]
+A = "one two"
+"""
+KINDS = shlex.split(
+    """--mpi-args "--mca 'a b' c" --start-timeout 90s -B d:/d:ro -x !HOME -x "B=$x'y" --keep --no-requeue
+    --slurm switches=1@30:00 --setup "! true" --setup "ulimit -n 9" --mem 4G"""
+)
+
+
+def _script(sbatch: MagicMock) -> list[str]:
+    """Return the lines of the last script that was handed in, but for the one with the words that were typed."""
+    return [line for line in sbatch.call_args.args[0].splitlines() if not line.startswith("# Written by")]
+
+
+def test_the_same_job_once_more(
+    mnrun: Terminal, sbatch: MagicMock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the files of today count nor the place, and the value of each kind of option is the same."""
+    config = tmp_path / ".config" / "mnrun"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text('[container]\nbind = ["/mine"]\n[env]\nC = "mine"\n')
+    (tmp_path / "app.sif").write_text("")
+    (tmp_path / "job.toml").write_text(JOB)
+    assert mnrun("submit", "job.toml", *KINDS).code == 0
+    first = _script(sbatch)
+    (config / "config.toml").write_text('[container]\nbind = ["/other"]\n')
+    (tmp_path / "job.toml").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("MNRUN_TIME", "5")
+    for words in (("271",), ("train",), ("train",)):  # also one that has run once more
+        assert mnrun("rerun", *words).code == 0
+        assert _script(sbatch) == first
+    for typed in (("271", "-N", "2"), ("-N", "2", "train")):  # the line that is named does it
+        refused = mnrun("submit", *typed)
+        assert refused.code == 2
+        assert mnrun(*refused.err.partition("write mnrun ")[2].split()).code == 0, refused
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert mnrun("rerun", "271", "-N", "3", "-x", "A=three", "--time", "30", "-B", "!/mine").code == 0
+    changed = "\n".join(_script(sbatch))
+    for text in ("--nodes=3 ", "--time=30 ", "  A=three ", "  C=mine "):
+        assert text in changed
+    assert "one two" not in changed and "/mine" not in changed and "/other" not in changed
+
+
+def test_the_tasks_of_an_array_once_more(
+    mnrun: Terminal, sbatch: MagicMock, tmp_path: Path, mocker: MockerFixture, complaint: Complaint
+) -> None:
+    def array(*words: str) -> str:
+        assert mnrun("rerun", *words).code == 0
+        return next(line.split()[1] for line in _script(sbatch) if "--array" in line)
+
+    queue = Slurm()
+    mocker.patch.object(slurm, "user_queue", return_value=queue)
+    assert mnrun("submit", *HOST, "-a", "0-3", "-d", "afterok:5", "--", "hostname").code == 0
+    assert array("271") == "--array=0-3"
+    assert "dependency" not in "\n".join(_script(sbatch)), "it was for that time"
+    assert array("271_2") == "--array=2"
+    codes = {0: 0, 1: 3, 2: 0, 3: 4}
+    queue.known = tuple(
+        Job(f"271_{task}", "hostname", JobState.FAILED if code else JobState.COMPLETED, code=code)
+        for task, code in codes.items()
+    )
+    assert array("--failed", "271") == "--array=1,3"
+    queue.known = tuple(Job(f"271_{task}", "hostname", JobState.COMPLETED, code=0) for task in codes)
+    complaint(mnrun("rerun", "--failed", "271"))
+
+
+def test_a_job_that_cannot_run_once_more(
+    mnrun: Terminal, sbatch: MagicMock, tmp_path: Path, mocker: MockerFixture, complaint: Complaint
+) -> None:
+    mocker.patch.object(slurm, "user_queue", return_value=Slurm())
+    mnrun("submit", *HOST, "--", "hostname")
+    complaint(mnrun("rerun", "--failed", "271"))
+    folder = Path.home() / ".mnrun/jobs/271"
+    asked = (folder / records.REQUEST).read_text()
+    (folder / records.REQUEST).write_text(asked.replace('"runtime"', '"run_time"'))
+    complaint(mnrun("rerun", "271"))
+    (folder / records.REQUEST).write_text(asked.replace(f'"cwd": "{tmp_path}', '"cwd": "/gone'))
+    complaint(mnrun("rerun", "271"))
+    (folder / records.REQUEST).write_text("[]")
+    complaint(mnrun("rerun", "271"))
+    (folder / records.SCRIPT).unlink()
+    complaint(mnrun("rerun", "271"))
+    (folder / records.SUBMITTED).write_text('{"id": "271", "own": true}')
+    complaint(mnrun("rerun", "271"))
+    complaint(mnrun("rerun", "272"), 123)
+    complaint(mnrun("rerun", "no-such-name"))

@@ -15,8 +15,9 @@ from pytest_mock import MockerFixture
 
 from mnrun.jobspec import JobSpec, Layer
 from mnrun.running import execute, submission
-from mnrun.schedulers import slurm
-from mnrun.system import commands, modules, process, terminal
+from mnrun.schedulers.slurm import client
+from mnrun.schedulers.slurm import scheduler as slurm
+from mnrun.system import modules, process, terminal
 from unit.salloc import Salloc
 from unit.samples import SITE, held
 from unit.texts import Expected
@@ -51,11 +52,11 @@ class Desk:
         self._launched = Launched()
         self._submitted: list[submission.Submission] = []
         mocker.patch.object(slurm, "current", return_value=(held("node01", "node02", "node03", "node04"), SITE))
-        mocker.patch.object(execute, "execute", self._launched)
+        mocker.patch.object(execute.Launch, "run", autospec=True, side_effect=self._launched)
         mocker.patch.object(submission, "hand_in", self._hand_in)
         mocker.patch.object(submission, "record")
         mocker.patch.object(process, "ask", return_value="fact login node system Debian\n")
-        mocker.patch.object(commands, "run", return_value=subprocess.CompletedProcess(("srun", "bash"), 1, "", BUSY))
+        mocker.patch.object(client, "run", return_value=subprocess.CompletedProcess(("srun", "bash"), 1, "", BUSY))
         mocker.patch.object(modules, "load", side_effect=lambda names, environ: environ)
         mocker.patch.object(terminal, "controls", return_value=False)
         monkeypatch.setenv("PATH", str(home / "bin"))
@@ -71,7 +72,6 @@ class Desk:
         return "4242", ""
 
     def answer(self, line: str, in_job: bool) -> str:
-        """The code with what was said, or what was launched or submitted."""
         words = shlex.split(line)
         place = words.index("mnrun")
         with self._monkeypatch.context() as patch, mock.patch.dict(os.environ):
@@ -100,7 +100,6 @@ class Desk:
 
 
 def shown(spec: JobSpec) -> str:
-    """The command, and the values that the line and its variables gave."""
     values = [
         f"{name}={value(spec, name)}"
         for name, origin in sorted(spec.origins.items())
@@ -135,14 +134,12 @@ def test_every_line_has_its_answer(desk: Desk, chapter: str, expected: Expected)
 
 
 def test_the_document_has_many_lines() -> None:
-    """No line stands there twice, and none without an answer."""
     lines = LINE.findall("".join(CHAPTERS))
     assert len({line for line, _ in lines}) == len(lines) >= 250
     assert [line for line, answer in lines if not answer] == []
 
 
 def test_nothing_is_left_of_a_refused_line(desk: Desk, tmp_path: Path) -> None:
-    """The folder of the person is as it was."""
     before = sorted(os.listdir(tmp_path))
     desk.answer("mnrun sumbit --image app.sif ./app", in_job=True)
     desk.answer("mnrun --image app.sif --fakeroot ./app", in_job=True)

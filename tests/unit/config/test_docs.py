@@ -13,6 +13,7 @@ from mnrun.cli import main
 from mnrun.cli.parsing import JobVerb
 from mnrun.config import docs, jobfile, layers
 from mnrun.config.options import BY_NAME, OPTIONS
+from unit.config import documents
 from unit.conftest import Shell
 from unit.texts import Expected
 
@@ -32,20 +33,18 @@ def commands() -> dict[str, click.Command]:
 
 
 def own(verb: click.Command) -> list[click.Option]:
-    """Its options that are not, for every job, in the table."""
     options = [param for param in verb.params if isinstance(param, click.Option)]
     return [o for o in options if not isinstance(verb, JobVerb) or o.name not in BY_NAME]
 
 
-def verbs() -> list[docs.Verb]:
-    """All of them, as they describe themselves."""
+def verbs() -> list[documents.Verb]:
     found = []
     for name, verb in commands().items():
         context = click.Context(verb, info_name=name, **verb.context_settings)  # it keeps the help option of the first
         records = [option.get_help_record(context) for option in own(verb)]
         words = [piece for piece in verb.collect_usage_pieces(context) if piece != "[OPTIONS]"]
         found.append(
-            docs.Verb(
+            documents.Verb(
                 " ".join([name, *words]).replace("...", "…"),
                 " ".join((verb.help or "").split()),
                 {spelt: " ".join(what.removesuffix("[x>=0]").split()) for spelt, what in filter(None, records)},
@@ -66,8 +65,8 @@ def completion(shell: str) -> str:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("options.md", lambda: docs.table(verbs())),
-        ("mnrun.1", lambda: docs.man(verbs())),
+        ("options.md", lambda: documents.of_verbs("options.md", verbs())),
+        ("mnrun.1", lambda: documents.of_verbs("mnrun.1", verbs())),
         ("job.schema.json", docs.schema),
         ("completions/mnrun.bash", lambda: completion("bash")),
         ("completions/_mnrun", lambda: completion("zsh")),
@@ -82,7 +81,6 @@ def test_the_documents_are_what_the_table_says(name: str, write: object, expecte
 
 @pytest.mark.parametrize(("document", "begin"), [("options.md", "\n| `"), ("mnrun.1", "\n.TP\n.B ")])
 def test_every_verb_and_each_of_its_options_is_written_down(document: str, begin: str) -> None:
-    """Its own under the verb; those for every job anywhere."""
     text = (DOCS / document).read_text(encoding="utf-8").replace("\\-", "-")
     names = list(commands())
     for name, following in zip(names, [*names[1:], ""]):
@@ -90,15 +88,14 @@ def test_every_verb_and_each_of_its_options_is_written_down(document: str, begin
         _, found, rest = text.partition(begin + name)
         assert found, name
         mine = rest.partition(begin + following)[0] if following else rest
-        for option in (param for param in verb.params if isinstance(param, click.Option)):
+        for option in (param for param in verb.params if isinstance(param, click.Option) and not param.hidden):
             where = mine if option in own(verb) else text
             assert all(flag in where for flag in option.opts), (name, option.name)
 
 
 def test_a_first_job_file_can_be_read() -> None:
-    """As it is, and with every one of its lines made live."""
     text = docs.job_file(layers.builtin())
-    page = jobfile.Page("job.toml", text, "/here", {})
+    page = jobfile.TomlFile("job.toml", text, "/here", {})
     assert jobfile.read(page).command == ("./app",)
     live = [
         line[2:].partition("  # ")[0] if " = " in line and line.startswith("# ") else "" for line in text.split("\n")
@@ -108,15 +105,13 @@ def test_a_first_job_file_can_be_read() -> None:
 
 
 def test_the_schema_knows_every_key() -> None:
-    """So that an editor completes what mnrun takes."""
     schema = json.loads(docs.schema())
     for option in OPTIONS:
         assert option.kind == "env" or {option.key, option.name} <= set(schema["properties"]), option.name
 
 
 def test_the_man_page_is_one(sh: Shell) -> None:
-    """No line of text is taken for a request; man finds nothing to complain of."""
-    text = docs.man(verbs())
+    text = documents.of_verbs("mnrun.1", verbs())
     requests = {line.split()[0] for line in text.splitlines() if line.startswith((".", "'"))}
     assert requests == {".TH", ".SH", ".TP", ".B", ".RS", ".RE", ".PP"}
     assert (
@@ -129,6 +124,5 @@ def test_the_man_page_is_one(sh: Shell) -> None:
 
 
 def test_the_schema_knows_slurms_own_kinds_of_exclusive() -> None:
-    """As a job file may say them."""
     kind = json.loads(docs.schema())["$defs"]["exclusive"]
     assert (kind["type"], kind["enum"]) == (["boolean", "string"], [True, False, "user", "mcs", "topo"])

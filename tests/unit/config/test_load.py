@@ -14,7 +14,8 @@ from mnrun.config.load import JobSettings
 from mnrun.errors import Impossible, SchedulerError, UsageError
 from mnrun.planning import spec
 from mnrun.planning.values import Surroundings
-from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm import scheduler as slurm
+from unit.texts import Refused, Says
 
 
 class Place:
@@ -29,7 +30,8 @@ class Place:
     def gather(
         self, path: str = "", batch: bool = False, environ: dict[str, str] | None = None, **given: object
     ) -> JobSettings:
-        return gather.gather(given, path, environ or {}, str(self.cwd), str(self.home), batch=batch)
+        sources = gather.read(given, path, environ or {}, str(self.cwd), str(self.home))
+        return gather.gather(sources, environ or {}, batch=batch)
 
 
 def write(path: Path, text: str, mode: int = 0o644) -> None:
@@ -48,14 +50,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
 
 
 def test_nothing_at_all(place: Place) -> None:
-    """Built-in values, and not a word."""
     found = place.gather()
     assert {str(setting.origin) for setting in found.settings.values()} == {"built-in"}
     assert (found.command, found.warnings, found.profile) == ((), (), "")
 
 
 def test_every_layer_in_its_order(place: Place) -> None:
-    """Each says what all above it will say too; the origin tells which was believed."""
     layers = [
         (place.site / "config.toml", f"{place.site}/config.toml line 1"),
         (place.site / "profiles/here.toml", "profile here"),
@@ -77,7 +77,6 @@ def test_every_layer_in_its_order(place: Place) -> None:
 
 
 def test_lists_add_up_over_all_layers(place: Place) -> None:
-    """And `!X` takes away what a layer below gave."""
     write(place.site / "config.toml", 'bind = ["/site", "/datasets:/data:ro"]\nmodules = ["apptainer/1.3"]')
     write(place.own / "config.toml", 'bind = ["/mine"]\n[env]\nA = "1"\nB = "2"')
     (place.cwd / "job.toml").write_text(
@@ -89,8 +88,7 @@ def test_lists_add_up_over_all_layers(place: Place) -> None:
     assert found["env"].value == ("B=2", "!A", "C")
 
 
-def test_a_profile_is_shown_with_how_it_was_chosen(place: Place) -> None:
-    """By this place, or by whoever named it."""
+def test_a_profile_is_shown_with_how_it_was_chosen(refused: Refused, place: Place) -> None:
     write(place.site / "profiles/here.toml", 'match.hostname = "login*"')
     write(place.own / "profiles/mine.toml", "keep = true")
     assert place.gather().settings["profile"].value == "here"
@@ -100,32 +98,27 @@ def test_a_profile_is_shown_with_how_it_was_chosen(place: Place) -> None:
     assert place.gather(environ={"MNRUN_PROFILE": "mine"}).settings["profile"].origin.text == "MNRUN_PROFILE"
     (place.cwd / "job.toml").write_text('profile = "mine"')
     assert place.gather("job.toml").profile == "mine"
-    with pytest.raises(UsageError, match="there is no profile other; known profiles: here, mine"):
+    with refused(UsageError):
         place.gather(profile="other")
 
 
 def test_the_current_directory_says_nothing(place: Place) -> None:
-    """Only the job file that was named is read there."""
     for name in ("job.toml", "mnrun.toml", "config.toml"):
         (place.cwd / name).write_text("keep = true")
     assert "keep" not in place.gather().settings
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_sites_file_that_others_can_write_is_ignored(place: Place, mode: int) -> None:
-    """With a warning that says what to do."""
+def test_a_sites_file_that_others_can_write_is_ignored(place: Place, mode: int, says: Says) -> None:
     write(place.site / "config.toml", "keep = true", mode)
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nforce = true', mode)
     found = place.gather()
     assert not {"keep", "force", "profile"} & set(found.settings)
     assert len(found.warnings) == 2
-    assert found.warnings[1] == (
-        f"{place.site}/config.toml is ignored: it and its directory must belong to root, and only root may write them"
-    )
+    says(found.warnings[1])
 
 
 def test_a_sites_file_of_somebody_else_is_ignored(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may write where everybody's jobs begin."""
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nkeep = true')
     monkeypatch.setattr(gather, "OWNER", os.getuid() + 1)
     found = place.gather()
@@ -135,7 +128,6 @@ def test_a_sites_file_of_somebody_else_is_ignored(place: Place, monkeypatch: pyt
 
 @pytest.mark.parametrize("folder", ["", "profiles"])
 def test_a_directory_that_others_can_write_is_no_better(place: Place, folder: str) -> None:
-    """They could put another file in its place."""
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"\nkeep = true')
     (place.site / folder).chmod(0o777)
     found = place.gather()
@@ -144,36 +136,32 @@ def test_a_directory_that_others_can_write_is_no_better(place: Place, folder: st
 
 
 def test_a_users_own_files_are_the_users_matter(place: Place) -> None:
-    """Group-writable homes are common."""
     write(place.own / "config.toml", "keep = true", 0o664)
     assert place.gather().settings["keep"].value is True
 
 
-def test_a_profile_that_is_not_chosen_need_not_make_sense_here(place: Place) -> None:
-    """Another cluster's may name variables that nobody sets on this one."""
+def test_a_profile_that_is_not_chosen_need_not_make_sense_here(refused: Refused, place: Place) -> None:
     write(place.site / "profiles/other.toml", 'match.cluster = "other"\nsite.jobs = "${OTHERS_SCRATCH}/x"')
     assert place.gather().profile == ""
-    with pytest.raises(UsageError, match=r"^profile other line 2: \$\{OTHERS_SCRATCH\} is not set; "):
+    with refused(UsageError):
         place.gather(profile="other")
 
 
-def test_a_cluster_that_cannot_be_asked(place: Place, mocker: MockerFixture) -> None:
-    """The way around it is named."""
+def test_a_cluster_that_cannot_be_asked(refused: Refused, place: Place, mocker: MockerFixture) -> None:
     write(place.site / "profiles/here.toml", 'match.cluster = "cluster1"')
     mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
-    with pytest.raises(SchedulerError, match=r"^scontrol did not answer; .*name one with --profile$"):
+    with refused(SchedulerError):
         place.gather()
     assert place.gather(profile="here").profile == "here"
 
 
-def test_policy_is_advice_and_no_lock(place: Place) -> None:
-    """What the site says itself is never refused; --force overrides the rest."""
+def test_policy_is_advice_and_no_lock(refused: Refused, place: Place) -> None:
     write(
         place.site / "profiles/here.toml",
         'match.cluster = "cluster1"\nno_home = true\n[policy]\nno_home = "why"\nmem = "use mem_per_cpu"',
     )
     assert place.gather().settings["no_home"].value is True
-    with pytest.raises(Impossible, match=r"^--mem \(MNRUN_MEM\) is refused by profile here: use mem_per_cpu; "):
+    with refused(Impossible):
         place.gather(environ={"MNRUN_MEM": "1G"})
     assert place.gather(mem="1G", force=True).settings["mem"].value == "1G"
     with pytest.raises(Impossible):
@@ -181,7 +169,6 @@ def test_policy_is_advice_and_no_lock(place: Place) -> None:
 
 
 def test_why_a_variable_has_its_value(place: Place) -> None:
-    """Of the job's partition."""
     write(
         place.site / "config.toml",
         '[partition.gpu]\nenv.X = { value = "1", why = "gpu" }\n[partition.cpu]\nenv.X = { value = "1", why = "cpu" }',
@@ -191,7 +178,6 @@ def test_why_a_variable_has_its_value(place: Place) -> None:
 
 
 def test_a_job_that_runs_is_in_its_own_partition(place: Place) -> None:
-    """Whatever a new job would ask for. A profile's GPUs are such a request, and those of the job's nodes count."""
     write(
         place.site / "config.toml",
         'resources.partition = "gpu"\n[partition.gpu]\ngpus_per_node = 8\nenv.X = "gpu"\n'
@@ -213,14 +199,12 @@ def test_a_job_that_runs_is_in_its_own_partition(place: Place) -> None:
 
 
 def test_sbatchs_variables_mean_nothing_to_a_job_that_runs(place: Place) -> None:
-    """But to one that is submitted from within it."""
     environ = {"SLURM_JOB_ID": "7", "SBATCH_GRES": "gpu:2"}
     assert "gres" not in place.gather(environ=environ).settings
     assert place.gather(environ=environ, batch=True).settings["gres"].origin.text == "SBATCH_GRES"
 
 
 def test_the_commands_words(place: Place) -> None:
-    """A script that is named above the job file takes the place of its command."""
     (place.cwd / "job.toml").write_text('command = ["./app"]')
     assert place.gather("job.toml").command == ("./app",)
     assert place.gather("job.toml", script="x.sh").command == ()
@@ -228,25 +212,26 @@ def test_the_commands_words(place: Place) -> None:
     assert place.gather("job.toml").command == ("one",)
 
 
+def test_an_option_among_the_variables_is_told(place: Place, says: Says) -> None:
+    (place.cwd / "job.toml").write_text('[env]\ntime = "10"\nTIME = "10"\n')
+    found = place.gather("job.toml", env=("nodes=2",))
+    assert {"time=10", "TIME=10", "nodes=2"} == {word for word, _ in found.settings["env"].words}
+    (told,) = found.warnings
+    says(told)
+
+
 def test_a_job_file_elsewhere(place: Place, tmp_path: Path) -> None:
-    """Its paths begin where it lies."""
     (tmp_path / "there").mkdir()
     (tmp_path / "there/job.toml").write_text('image = "app.sif"')
     found = place.gather("../there/job.toml").settings["image"]
     assert (found.value, str(found.origin)) == (f"{tmp_path}/there/app.sif", "../there/job.toml line 1")
 
 
-def test_a_job_file_that_cannot_be_read(place: Place) -> None:
-    """One line each."""
+def test_a_job_file_that_cannot_be_read(refused: Refused, place: Place) -> None:
     (place.cwd / "odd.toml").write_bytes(b"name = '\xff'")
-    for name, said in (
-        ("none.toml", "job file none.toml: No such file or directory"),
-        (".", "job file .: Is a directory"),
-        ("odd.toml", "job file odd.toml is not text in UTF-8"),
-    ):
-        with pytest.raises(UsageError) as wrong:
+    for name in ("none.toml", ".", "odd.toml"):
+        with refused(UsageError):
             place.gather(name)
-        assert str(wrong.value) == said
 
 
 def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture) -> None:
@@ -254,30 +239,31 @@ def test_what_holds_before_any_job_is_named(place: Place, mocker: MockerFixture)
     write(
         place.site / "profiles/here.toml", 'match.cluster = "Cluster1"\nsite.jobs = "/scratch/jobs"\nslurm_poll = "1m"'
     )
-    found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home))
-    assert (found["job_dir"].value, found["slurm_poll"].value) == ("/scratch/jobs", 120)
+    found = gather.standing(
+        {"MNRUN_SLURM_POLL": "2m", "MNRUN_MODE": "x", "SBATCH_TIMELIMIT": ""}, str(place.home)
+    ).settings
+    assert (found["job_dir"].value, found["poll"].value) == ("/scratch/jobs", 120)
+    found = gather.standing({"MNRUN_SLURM_POLL": "2m", "MNRUN_POLL": "3m"}, str(place.home)).settings
+    assert (found["poll"].value, found["poll"].origin.text) == (180, "MNRUN_POLL")
     places = {"MNRUN_IMAGE_CACHE": "/scratch/cache", "MNRUN_PODMAN_ROOT": "/local/store"}
-    found = gather.standing(places, str(place.home))
+    found = gather.standing(places, str(place.home)).settings
     assert [found[name].value for name in ("image_cache", "podman_root")] == list(places.values())
     mocker.patch.object(slurm, "name", side_effect=SchedulerError("scontrol did not answer"))
-    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+    assert gather.standing({}, str(place.home)).settings["job_dir"].value == "~/.mnrun/jobs"
 
 
 def test_what_holds_where_two_profiles_match(place: Place) -> None:
-    """Neither's word: jobs that were handed in with one of them are found without its name."""
     for name in ("one", "two"):
         write(place.site / f"profiles/{name}.toml", f'match.hostname = "*"\nsite.jobs = "/{name}"')
-    assert gather.standing({}, str(place.home))["job_dir"].value == "~/.mnrun/jobs"
+    assert gather.standing({}, str(place.home)).settings["job_dir"].value == "~/.mnrun/jobs"
 
 
-def test_a_closed_place_of_settings(place: Place) -> None:
-    """Here for the length of its name, as a directory of mode 0 is for all but root."""
-    with pytest.raises(UsageError, match=r"xxx/mnrun/config.toml: File name too long$"):
+def test_a_closed_place_of_settings(refused: Refused, place: Place) -> None:
+    with refused(UsageError):
         place.gather(environ={"XDG_CONFIG_HOME": "/" + "x" * 300})
 
 
 def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As XDG has it: else files of the current directory would be read."""
     write(place.own / "config.toml", "keep = true")
     (place.cwd / "own/mnrun").mkdir(parents=True)
     write(place.cwd / "own/mnrun/config.toml", "force = true")
@@ -289,7 +275,6 @@ def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: py
 @pytest.mark.parametrize("image", ["ubuntu", "team/app", "0a1b2c3d4e5f"])
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
 def test_an_image_of_a_store_is_no_path(place: Place, image: str, runtime: str) -> None:
-    """Whichever layer names the runtime. For other runtimes it is a file beside the job file."""
     (place.cwd / "jobs").mkdir()
     (place.cwd / "jobs/job.toml").write_text(f'image = "{image}"')
     around = Surroundings(str(place.cwd), str(place.home), {}, {})

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from mnrun.config.layers import parse
-from mnrun.config.options import BY_FLAG, BY_NAME, COMMON, LIVE, OPTIONS, PATHS, Option
+from mnrun.config.options import BY_FLAG, BY_NAME, COMMON, LIVE, OPTIONS, OWN, PATHS, Option
 from mnrun.jobspec import FIELDS, SECTIONS, JobSpec
 from mnrun.planning.spec import HANDED_ON
+from mnrun.schedulers import OWN as OF_SCHEDULERS
 
 KINDS = {"flag", "text", "number", "choice", "seconds", "list", "words", "env"}
 # Options that a JobSpec knows under another name, or that are no part of a job.
@@ -17,14 +18,12 @@ each = pytest.mark.parametrize("option", OPTIONS, ids=[option.name for option in
 
 
 def test_no_name_and_no_flag_is_used_twice() -> None:
-    """A word on the command line means one thing."""
     assert len(BY_NAME) == len(OPTIONS)
     assert len(BY_FLAG) == sum(len(option.flags) for option in OPTIONS)
 
 
 @each
 def test_an_option_is_whole(option: Option) -> None:
-    """Each has a known kind, a sentence of help, and a metavar or choices where it takes a value."""
     assert option.kind in KINDS
     assert re.fullmatch(r"[A-Zi].*\.", option.help)
     assert bool(option.metavar or option.choices) == option.takes_value
@@ -42,7 +41,6 @@ def test_an_options_key_is_its_long_name(option: Option) -> None:
 
 @each
 def test_a_default_is_a_value_that_a_person_could_write(option: Option) -> None:
-    """Defaults go through the same door as everything else."""
     if option.default is not None:
         parse(option, option.default, "built-in")
     if option.choices:
@@ -53,8 +51,12 @@ def test_a_default_is_a_value_that_a_person_could_write(option: Option) -> None:
 def test_a_job_knows_every_option(option: Option) -> None:
     """`plan` shows each value that was given, so that a JobSpec must have a place for it."""
     sections = (JobSpec(), *(getattr(JobSpec(), name) for name in SECTIONS))
-    fields = {field for section in sections for field in section.__dataclass_fields__}
-    assert FIELDS.get(option.name, option.name) in {*fields, *HANDED_ON, "no_home"}
+    fields = {field for section in sections for field in section._fields}
+    assert FIELDS.get(option.name, option.name) in {*fields, *HANDED_ON, *OWN, "no_home"}
+
+
+def test_each_scheduler_has_its_own_option() -> None:
+    assert set(OWN) == set(OF_SCHEDULERS)
 
 
 @pytest.mark.parametrize(
@@ -67,26 +69,37 @@ def test_a_job_knows_every_option(option: Option) -> None:
     ],
 )
 def test_flags_that_fingers_know(flag: str, name: str) -> None:
-    """Slurm's and mpirun's own spellings, where they mean the same."""
     assert BY_FLAG[flag].name == name
 
 
 def test_the_shorter_lists_name_options() -> None:
-    """What --help shows, and what holds paths."""
     assert {*COMMON, *PATHS} <= set(BY_NAME)
     assert all(BY_NAME[name].kind in ("text", "list") for name in PATHS)
 
 
 def test_what_repeats() -> None:
-    """Lists add up over the layers, and on the command line; everything else is said once."""
     assert {option.name for option in OPTIONS if option.repeats} == {
-        *("bind", "env", "env_file", "container_args", "mpi_args", "module", "setup", "slurm", "ulimit"),
+        *(
+            "bind",
+            "env",
+            "env_file",
+            "container_args",
+            "flux",
+            "kubernetes",
+            "lsf",
+            "mpi_args",
+            "module",
+            "pbs",
+            "setup",
+            "sge",
+            "slurm",
+            "ulimit",
+        )
     }
 
 
 @each
 def test_the_verbs_of_an_option(option: Option) -> None:
-    """An option of a batch script has no effect on a run. Options of an allocation have one on run and on shell."""
     assert "plan" in option.verbs
     assert not option.batch or "submit" in option.verbs
     if option.batch and option.name not in LIVE:
@@ -97,7 +110,6 @@ def test_the_verbs_of_an_option(option: Option) -> None:
 
 @each
 def test_a_flag_that_is_on_by_default_can_be_taken_back(option: Option) -> None:
-    """--no-X, for --alloc, --stage and for flags that a file may set for every job."""
     wanted = option.kind == "flag" and (option.batch or option.name in ("alloc", "stage"))
     assert option.negatable == wanted
 

@@ -12,12 +12,10 @@ TITLE = "## Messages of MPIs, runtimes, Slurm and Python\n"
 
 
 def anchor(heading: str) -> str:
-    """The anchor that MkDocs gives a heading (markdown.extensions.toc.slugify)."""
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def sections() -> dict[str, list[str]]:
-    """Anchor -> the messages of its section."""
     _, text = PAGE.read_text(encoding="utf-8").split(TITLE)
     parts = re.findall(r"^### (.+)\n\n```text\n((?:.+\n)+)```\n\n.", text, re.MULTILINE)
     assert len(parts) == len(re.findall("^###? ", text, re.MULTILINE))
@@ -31,6 +29,14 @@ def test_every_entry_has_a_section_and_every_section_an_entry() -> None:
 def test_an_anchor_is_the_only_one_of_its_name_on_the_page() -> None:
     anchors = [anchor(heading) for heading in re.findall(r"^##+ (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)]
     assert {name for name in anchors if anchors.count(name) > 1} & set(sections()) == set()
+
+
+def test_a_section_names_the_codes_of_its_entries() -> None:
+    _, text = PAGE.read_text(encoding="utf-8").split(TITLE)
+    for heading, line in re.findall(r"^### (.+)\n\n```text\n(?:.+\n)+```\n\nCodes?: (.+)\n", text, re.MULTILINE):
+        entries = [entry.name for entry in TABLE if entry.anchor == anchor(heading)]
+        assert re.findall("`([^`]+)`", line) == entries, heading
+    assert text.count("\nCode: ") + text.count("\nCodes: ") == len(sections())
 
 
 def test_a_section_shows_the_messages_of_its_entries() -> None:

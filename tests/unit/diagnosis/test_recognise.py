@@ -65,7 +65,6 @@ BARE = [text for text in ALL if text.entry.startswith(("python-", "shell-program
 
 @pytest.mark.parametrize("text", BARE, ids=lambda text: text.entry)
 def test_without_a_container_no_remedy_is_one(text: Text) -> None:
-    """Neither the container nor its image is at fault, and nothing can be mounted."""
     found = diagnose(text.output.split("\n"), text.code, contained=False)
     assert found is not None and found.name == text.entry
     assert re.search(r"container|image|--bind", str(found)) is None
@@ -93,7 +92,6 @@ def test_labels_and_colours_do_not_matter(label: str, text: str) -> None:
 
 
 def test_a_diagnosis_has_no_control_characters() -> None:
-    """Its parts come from the output of a program, and go to a terminal."""
     found = diagnose(["FileNotFoundError: [Errno 2] No such file or directory: 'a\x1b[2Jb\x9bc\x07'"], 1)
     assert str(found).startswith("the program found no ab")
     assert str(found).isprintable()
@@ -114,7 +112,6 @@ def test_an_ordinary_line_has_none(line: str) -> None:
 
 
 def test_a_message_of_a_shell_counts_only_with_its_code() -> None:
-    """A script can go on after a missing command, and fail later for another reason."""
     lines = ["sh: 1: ./nosuch: not found"]
     assert diagnose(lines, 127) is not None
     assert diagnose(lines, 1) is None

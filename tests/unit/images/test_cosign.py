@@ -9,6 +9,7 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import UsageError
 from mnrun.images import cosign
+from unit.texts import Refused, Says
 
 NAME = "reg:5000/app@sha256:" + "a" * 64
 UNSIGNED = "Error: no signatures found\nmain.go:69: error during command execution: no signatures found\n"
@@ -30,12 +31,12 @@ def test_an_answer(mocker: MockerFixture, code: int, said: str, means: str) -> N
     assert run.call_args.args == (("cosign", "verify", "--key", "/keys/cosign.pub", NAME),)
 
 
-def test_no_answer(mocker: MockerFixture) -> None:
+def test_no_answer(mocker: MockerFixture, says: Says) -> None:
     mocker.patch("subprocess.run", side_effect=subprocess.TimeoutExpired("cosign", 60))
-    assert cosign.signature(NAME, "k") == "cosign did not answer within 60 s"
+    says(cosign.signature(NAME, "k"))
 
 
-def test_no_cosign(mocker: MockerFixture) -> None:
+def test_no_cosign(refused: Refused, mocker: MockerFixture) -> None:
     mocker.patch("subprocess.run", side_effect=FileNotFoundError)
-    with pytest.raises(UsageError, match=r"in its registry, and cosign is not on PATH here; install cosign, or "):
+    with refused(UsageError):
         cosign.signature(NAME, "k")

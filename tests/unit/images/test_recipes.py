@@ -13,7 +13,7 @@ import pytest
 
 from mnrun.errors import Impossible, UsageError
 from mnrun.images import FORMATS, recipes
-from unit.texts import Expected
+from unit.texts import Expected, Refused
 
 TEXTS = Path(__file__).parent / "texts"
 
@@ -39,7 +39,6 @@ def named(name: str) -> recipes.Recipe:
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_texts_of_every_recipe(case: str, expected: Expected) -> None:
-    """Both formats in one file, as `mnrun image build --format` prints them."""
     recipe = named(case.split()[0])
     texts = [f"## {form}\n\n{recipes.render(recipe, CASES[case], form)}" for form in FORMATS]
     expected(TEXTS / f"{case.replace(' ', '.')}.txt", "\n".join(texts))
@@ -51,7 +50,6 @@ def test_no_golden_text_is_left_of_a_recipe_that_is_gone() -> None:
 
 
 def test_every_recipe_says_what_it_is_for_and_explains_its_arguments() -> None:
-    """A list of recipes has no empty cell, and a CPU recipe can have any base."""
     for recipe in recipes.recipes():
         assert recipe.purpose.endswith("."), recipe.name
         assert recipe.arguments, recipe.name
@@ -92,10 +90,9 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("file", SOURCES)
-def test_a_base_by_debootstrap(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The archive is that of this machine's apt, in its older and its newer form. Without one, that is said."""
+def test_a_base_by_debootstrap(refused: Refused, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "_APT", tmp_path)
-    with pytest.raises(UsageError, match=rf"needs an archive of packages, and {tmp_path} names none"):
+    with refused(UsageError):
         recipes.render(named("bare"), {"base": "debootstrap:trixie"}, "singularity")
     (tmp_path / "sources.list.d").mkdir()
     (tmp_path / file).write_text(SOURCES[file])
@@ -105,50 +102,41 @@ def test_a_base_by_debootstrap(file: str, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("text", "form", "said"),
+    ("text", "form"),
     [
-        ("debootstrap:trixie", "docker", "base=debootstrap:trixie is no base here; write -o FILE.sif with"),
-        ("debootstrap:", "singularity", "base=debootstrap: is no base here"),
-        ("./none.sif", "singularity", "base=./none.sif does not exist"),
-        ("none", "singularity", "base=none is not a file here, and names no registry; write ./none or docker://none"),
-        (".", "docker", "base=. is a file or directory, and a Dockerfile begins with an image"),
-        ("oras://host.name/base:1", "docker", "is no image for a Dockerfile"),
+        ("debootstrap:trixie", "docker"),
+        ("debootstrap:", "singularity"),
+        ("./none.sif", "singularity"),
+        ("none", "singularity"),
+        (".", "docker"),
+        ("oras://host.name/base:1", "docker"),
     ],
 )
-def test_a_base_that_cannot_be(text: str, form: str, said: str) -> None:
-    with pytest.raises(UsageError, match=r".") as error:
+def test_a_base_that_cannot_be(refused: Refused, text: str, form: str) -> None:
+    with refused(UsageError):
         recipes.base_image(text, form)
-    assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"mpich": "1"}, "netpipe has no build argument mpich; it has base, mpi"),
-        ({"mpi": "none"}, "knows no 'none'; give another value with --arg"),
-    ],
-)
-def test_a_wrong_argument(given: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError) as error:
+@pytest.mark.parametrize("given", [{"mpich": "1"}, {"mpi": "none"}])
+def test_a_wrong_argument(refused: Refused, given: dict[str, str]) -> None:
+    with refused(UsageError):
         recipes.render(named("netpipe"), given, "docker")
-    assert said in str(error.value)
 
 
-def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
-    """It may take any argument if it lists none. One that fails is named with its error."""
+def test_a_recipe_of_ones_own(refused: Refused, tmp_path: Path) -> None:
     own = tmp_path / "own.py"
     own.write_text("Stage0 += baseimage(image=USERARG['from'], _distro='ubuntu24')\n")
     recipe = recipes.read(own)
     assert (recipe.name, recipe.purpose, recipe.arguments) == ("own", "", {})
     assert recipes.render(recipe, {"from": "debian:13"}, "docker") == "FROM debian:13\n"
     own.write_text("Stage0 += nothing\n")
-    with pytest.raises(UsageError, match=r"own\.py: NameError: .*nothing.*; correct that recipe"):
+    with refused(UsageError):
         recipes.render(recipe, {}, "docker")
-    with pytest.raises(UsageError, match="cannot read"):
+    with refused(UsageError):
         recipes.read(tmp_path / "none.py")
 
 
-def test_without_hpccm_the_remedy_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_hpccm_the_remedy_is_one_line(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hpccm", None)
-    with pytest.raises(Impossible, match=r"recipes need HPCCM, which is not installed; add it to mnrun's environment"):
+    with refused(Impossible):
         recipes.render(named("bare"), {}, "docker")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from mnrun.errors import SchedulerError, UsageError
 from mnrun.jobs import archive, launches, state, waiting
 from mnrun.jobs.tail import Tail
 from mnrun.schedulers.queue import Job, Snapshot
+from mnrun.schedulers.vocabulary import JobState
+from unit.texts import Refused
 
 
 def made(base: Path, identity: str, *starts: int | None, time: float = 5.0) -> Path:
-    """A job's directory, with starts that ended with these codes (None: not)."""
     path = base / identity
     path.mkdir(parents=True)
     (path / "submitted").write_text(json.dumps({"id": identity, "time": time}))
@@ -31,7 +33,6 @@ def made(base: Path, identity: str, *starts: int | None, time: float = 5.0) -> P
 
 
 def test_what_lies_there(tmp_path: Path) -> None:
-    """Jobs, of each its last start; other things are none of ours."""
     made(tmp_path, "7", 1, 0)
     made(tmp_path, "8_1", None)
     made(tmp_path, "9")
@@ -84,7 +85,6 @@ def test_records_of_jobs_that_ended_long_ago_go(tmp_path: Path) -> None:
 
 
 def test_files_of_ranks(tmp_path: Path) -> None:
-    """In the order of ranks."""
     for name in ("rank.10.out", "rank.2.out", "rank.2.err", "other"):
         (tmp_path / name).touch()
     assert list(archive.rank_files(str(tmp_path))) == [(2, "err"), (2, "out"), (10, "out")]
@@ -92,37 +92,34 @@ def test_files_of_ranks(tmp_path: Path) -> None:
 
 
 def test_where_jobs_were_handed_in_from_is_remembered(tmp_path: Path) -> None:
-    """Once each; the usual place needs no word."""
-    assert archive.places(tmp_path) == []
+    assert archive.directories(tmp_path) == []
     for base in (archive.usual(tmp_path), Path("/scratch/jobs"), Path("/data/jobs"), Path("/scratch/jobs")):
         archive.remember(tmp_path, base)
-    assert archive.places(tmp_path) == [Path("/scratch/jobs"), Path("/data/jobs")]
+    assert archive.directories(tmp_path) == [Path("/scratch/jobs"), Path("/data/jobs")]
 
 
-def test_removing(tmp_path: Path, mocker: MockerFixture) -> None:
-    """The directory of a job; never through a link, and never another user's."""
+def test_removing(refused: Refused, tmp_path: Path, mocker: MockerFixture) -> None:
     path = made(tmp_path / "jobs", "7", 0)
     kept = archive.read([tmp_path / "jobs"])
-    assert archive.remove(kept["7"]) == path
+    archive.remove(kept["7"].folder)
     assert not path.exists()
-    with pytest.raises(UsageError, match=r"cannot remove .*7: No such file"):
-        archive.remove(kept["7"])
+    with refused(UsageError):
+        archive.remove(kept["7"].folder)
     elsewhere = made(tmp_path / "elsewhere", "8", 0)
     path.symlink_to(elsewhere)
-    with pytest.raises(UsageError, match="is not a directory of yours"):
-        archive.remove(kept["7"])
+    with refused(UsageError):
+        archive.remove(kept["7"].folder)
     path.unlink()
     made(tmp_path / "jobs", "7", 0)
     mocker.patch("os.getuid", return_value=4711)
-    with pytest.raises(UsageError, match="is not a directory of yours"):
-        archive.remove(kept["7"])
+    with refused(UsageError):
+        archive.remove(kept["7"].folder)
 
 
 # A file that grows
 
 
 def test_a_file_as_it_grows(tmp_path: Path) -> None:
-    """Byte for byte; not there yet, and begun anew."""
     path = tmp_path / "out"
     tail = Tail(path)
     assert tail.more() == b""
@@ -135,7 +132,6 @@ def test_a_file_as_it_grows(tmp_path: Path) -> None:
 
 
 def test_lines_with_a_prefix(tmp_path: Path) -> None:
-    """Whole lines only, but for the very last."""
     path = tmp_path / "rank.2.out"
     path.write_bytes(b"one\ntw")
     tail = Tail(path, b"[2] ")
@@ -144,24 +140,31 @@ def test_lines_with_a_prefix(tmp_path: Path) -> None:
     assert (tail.more(), tail.rest(), tail.rest()) == (b"[2] two\n", b"[2] three\n", b"")
 
 
+def test_progress_with_a_prefix_comes_as_it_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(b"1 %\r2 %\r")
+    tail = Tail(path, b"9_1| ")
+    assert tail.more() == b"9_1| 1 %\r"
+    path.write_bytes(b"1 %\r2 %\r100 %\r\nend\n")
+    assert tail.more() == b"9_1| 2 %\r9_1| 100 %\r\n9_1| end\n"
+
+
 def test_lines_about_a_node(tmp_path: Path) -> None:
-    """By its whole name."""
     path = tmp_path / "log"
     path.write_bytes(b"node1 ready\nnode12 ready\nrank 3 on node1: gone\nmy-node1 x\nbye node1")
-    tail = Tail(path, only="node1")
+    tail = Tail(path, only=re.compile(rb"(?<![-\w])node1\b"))
     assert tail.more() == b"node1 ready\nrank 3 on node1: gone\n"
     assert tail.rest() == b"bye node1\n"
     for lines, shown in ((0, b""), (1, b"bye node1\n"), (2, b"rank 3 on node1: gone\nbye node1\n")):
-        last = Tail(path, lines=lines, only="node1")
+        last = Tail(path, lines=lines, only=re.compile(rb"(?<![-\w])node1\b"))
         assert last.more() + last.rest() == shown
 
 
 def test_a_block_without_a_line_about_the_node(tmp_path: Path, mocker: MockerFixture) -> None:
-    """It is not the end of the file. Neither is a block without the end of a line."""
     mocker.patch("mnrun.jobs.tail.BLOCK", 7)
     path = tmp_path / "log"
     path.write_bytes(b"node12 ready\n" * 3 + b"node1 ready\n")
-    assert Tail(path, only="node1").more() == b"node1 ready\n"
+    assert Tail(path, only=re.compile(rb"(?<![-\w])node1\b")).more() == b"node1 ready\n"
     path.write_bytes(b"." * 30 + b"\n")
     assert Tail(path, b"[2] ").more() == b"[2] " + b"." * 30 + b"\n"
 
@@ -179,7 +182,6 @@ def test_a_block_without_a_line_about_the_node(tmp_path: Path, mocker: MockerFix
     ],
 )
 def test_the_last_lines(tmp_path: Path, mocker: MockerFixture, text: bytes, lines: int, shown: bytes) -> None:
-    """Found from the end, whatever the size."""
     mocker.patch("mnrun.jobs.tail.BLOCK", 7)
     (tmp_path / "out").write_bytes(text)
     tail = Tail(tmp_path / "out", lines=lines)
@@ -226,7 +228,6 @@ def wait(queue: FakeQueue, base: Path, *ids: str) -> int:
 
 
 def test_the_directory_is_looked_at_first(tmp_path: Path, mocker: MockerFixture) -> None:
-    """Slurm is not asked where the jobs say all."""
     made(tmp_path, "7", 3)
     made(tmp_path, "8", 1, 0)
     queue = FakeQueue(mocker, [])
@@ -235,17 +236,17 @@ def test_the_directory_is_looked_at_first(tmp_path: Path, mocker: MockerFixture)
 
 
 def test_slurm_is_asked_now_and_then(tmp_path: Path, mocker: MockerFixture) -> None:
-    """Once for all jobs, and no more often than it may be."""
-    running = [Job("7", "", "RUNNING"), Job("8", "", "RUNNING")]
-    queue = FakeQueue(mocker, running, [running[0], Job("8", "", "FAILED", code=3)], [Job("7", "", "TIMEOUT")])
+    running = [Job("7", "", JobState.RUNNING), Job("8", "", JobState.RUNNING)]
+    queue = FakeQueue(
+        mocker, running, [running[0], Job("8", "", JobState.FAILED, code=3)], [Job("7", "", JobState.TIMEOUT)]
+    )
     assert wait(queue, tmp_path, "7", "8") == 124
     assert queue.asked == [1000, 1030, 1060]
 
 
 def test_a_job_that_says_so_between_two_questions(tmp_path: Path, mocker: MockerFixture) -> None:
-    """Is seen at once."""
     path = made(tmp_path, "7", None)
-    queue = FakeQueue(mocker, [Job("7", "", "RUNNING")])
+    queue = FakeQueue(mocker, [Job("7", "", JobState.RUNNING)])
 
     def sleep(seconds: float) -> None:
         queue.now += seconds
@@ -258,40 +259,48 @@ def test_a_job_that_says_so_between_two_questions(tmp_path: Path, mocker: Mocker
 
 
 def test_slurm_forgets_tasks_as_we_wait(tmp_path: Path, mocker: MockerFixture) -> None:
-    """What it once said of them counts."""
-    first = [Job("9_0", "", "FAILED", code=7), Job("9_[1]", "", "PENDING")]
-    queue = FakeQueue(mocker, first, [Job("9_1", "", "COMPLETED")])
+    first = [Job("9_0", "", JobState.FAILED, code=7), Job("9_[1]", "", JobState.PENDING)]
+    queue = FakeQueue(mocker, first, [Job("9_1", "", JobState.COMPLETED)])
     assert wait(queue, tmp_path, "9") == 7
 
 
 def test_a_restart_of_slurmctld_is_no_end(tmp_path: Path, mocker: MockerFixture) -> None:
-    """Once it has answered; before, there is nothing to wait for."""
     down = SchedulerError("Unable to contact slurm controller")
-    queue = FakeQueue(mocker, [Job("7", "", "RUNNING")], down, down, [Job("7", "", "COMPLETED")])
+    queue = FakeQueue(mocker, [Job("7", "", JobState.RUNNING)], down, down, [Job("7", "", JobState.COMPLETED)])
     assert wait(queue, tmp_path, "7") == 0
     with pytest.raises(SchedulerError):
         wait(FakeQueue(mocker, down), tmp_path, "7")
-    for_ever = FakeQueue(mocker, [Job("7", "", "RUNNING")], down)
+    for_ever = FakeQueue(mocker, [Job("7", "", JobState.RUNNING)], down)
     with pytest.raises(SchedulerError):
         wait(for_ever, tmp_path, "7")
     assert len(for_ever.asked) == 1 + waiting.PATIENCE + 1
 
 
-def test_an_end_of_which_nobody_knows(tmp_path: Path, mocker: MockerFixture) -> None:
-    """It says so, rather than wait for ever."""
-    mocker.patch("mnrun.schedulers.slurm.trace", return_value=None)
+def test_an_end_of_which_nobody_knows(refused: Refused, tmp_path: Path, mocker: MockerFixture) -> None:
+    mocker.patch("mnrun.schedulers.slurm.scheduler.trace", return_value=None)
     made(tmp_path, "7", None)
-    with pytest.raises(SchedulerError, match="the end of job 7 is unknown: Slurm no longer knows it"):
+    with refused(SchedulerError):
         wait(FakeQueue(mocker, []), tmp_path, "7")
-    with pytest.raises(SchedulerError, match="no job 8 of yours"):
+    with refused(SchedulerError):
         wait(FakeQueue(mocker, []), tmp_path, "8")
-    past = FakeQueue(mocker, [], history=(Job("7", "", "NODE_FAIL"),))
+    past = FakeQueue(mocker, [], history=(Job("7", "", JobState.NODE_FAIL),))
     assert wait(past, tmp_path, "7") == 121
 
 
+def test_a_record_may_come_as_the_scheduler_forgets_the_job(tmp_path: Path, mocker: MockerFixture) -> None:
+    path = made(tmp_path, "7", None)
+    queue = FakeQueue(mocker, [])
+
+    def jobs(age: float) -> Snapshot:
+        (path / "0" / "outcome").write_text('{"time": 1, "code": 143}')
+        return Snapshot((), queue.now)
+
+    mocker.patch.object(queue, "jobs", side_effect=jobs)
+    assert wait(queue, tmp_path, "7") == 143
+
+
 def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mocker: MockerFixture) -> None:
-    """It may be younger than that."""
-    queue = FakeQueue(mocker, [], [Job("7", "", "COMPLETED")])
+    queue = FakeQueue(mocker, [], [Job("7", "", JobState.COMPLETED)])
     old = Snapshot((), 990.0)
     real = queue.jobs
     answers = iter([lambda _: old, real, real])
@@ -302,9 +311,8 @@ def test_an_old_answer_does_not_say_that_a_job_is_not_there(tmp_path: Path, mock
 
 
 def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocker: MockerFixture) -> None:
-    """Whoever asked before us; of a job that is none, its end is one."""
-    old = Snapshot((Job("9_0", "", "COMPLETED"), Job("7", "", "FAILED", code=3)), 990.0)
-    queue = FakeQueue(mocker, [Job("9_0", "", "COMPLETED"), Job("9_1", "", "FAILED", code=5)])
+    old = Snapshot((Job("9_0", "", JobState.COMPLETED), Job("7", "", JobState.FAILED, code=3)), 990.0)
+    queue = FakeQueue(mocker, [Job("9_0", "", JobState.COMPLETED), Job("9_1", "", JobState.FAILED, code=5)])
     real = queue.jobs
     answers = iter([lambda _: old, real])
     mocker.patch.object(queue, "jobs", side_effect=lambda age: next(answers)(age))
@@ -313,10 +321,9 @@ def test_an_old_answer_does_not_know_all_tasks_of_an_array(tmp_path: Path, mocke
 
 
 def test_the_scheduler_is_asked_soon_after_a_kill(tmp_path: Path, mocker: MockerFixture) -> None:
-    """It knows who has sent the signal, but perhaps not at once: each pause is twice as long."""
     path = made(tmp_path, "7", None)
-    running = [Job("7", "", "RUNNING")]
-    queue = FakeQueue(mocker, running, [Job("7", "", "COMPLETING")], running, [Job("7", "", "TIMEOUT")])
+    running = [Job("7", "", JobState.RUNNING)]
+    queue = FakeQueue(mocker, running, [Job("7", "", JobState.COMPLETING)], running, [Job("7", "", JobState.TIMEOUT)])
 
     def sleep(seconds: float) -> None:
         queue.now += seconds
@@ -328,8 +335,36 @@ def test_the_scheduler_is_asked_soon_after_a_kill(tmp_path: Path, mocker: Mocker
     assert queue.asked == [1000, 1010.5, 1012.5, 1016.5]
 
 
+def test_the_scheduler_is_asked_soon_after_the_launch_of_a_batch_script(tmp_path: Path, mocker: MockerFixture) -> None:
+    path = made(tmp_path, "7")
+    (path / "submitted").write_text(json.dumps({"id": "7", "time": 5, "own": True}))
+    running = [Job("7", "", JobState.RUNNING)]
+    queue = FakeQueue(mocker, running, running, [Job("7", "", JobState.FAILED, code=3)])
+    mocker.patch.object(launches, "under_way", side_effect=lambda bases, job: queue.now < 1010)
+    assert wait(queue, tmp_path, "7") == 3
+    assert queue.asked == [1000, 1010.5, 1012.5]
+
+
+def test_a_start_is_told_to_those_who_were_told_that_the_job_waits(tmp_path: Path, mocker: MockerFixture) -> None:
+    path, told = made(tmp_path, "7"), list[str]()
+    mocker.patch.object(state, "moment", return_value="14:20")
+    late = [Job("7", "", JobState.PENDING, "other jobs are before it", start=start) for start in (2000, 2500, 3000)]
+    queue = FakeQueue(mocker, *([job] for job in late))
+
+    def sleep(seconds: float) -> None:
+        queue.now += 10 * seconds
+        if queue.now > 1080 and not (path / "0").exists():
+            (path / "0").mkdir()
+            (path / "0" / "begun").write_text('{"time": 5, "nodes": "n1"}')
+        elif queue.now > 1090:
+            (path / "0" / "outcome").write_text('{"time": 5, "code": 0}')
+
+    mocker.patch("time.sleep", side_effect=sleep)
+    assert waiting.wait(["7"], [tmp_path], queue, told.append) == 0  # type: ignore[arg-type]
+    assert ["n1" in line for line in told] == [False, False, True], "the second time is near the first one"
+
+
 def test_a_task_has_the_request_of_its_array(tmp_path: Path) -> None:
-    """Which alone has its name, and the pattern of its output."""
     array = made(tmp_path, "9")
     (array / "submitted").write_text(json.dumps({"id": "9", "name": "sweep", "tasks": 2}))
     (made(tmp_path, "9_0", 0) / "submitted").unlink()
@@ -343,7 +378,6 @@ def test_a_task_has_the_request_of_its_array(tmp_path: Path) -> None:
 
 
 def test_kept_days(tmp_path: Path) -> None:
-    """The age of a record is that of the last thing it says, or wrote where it was killed before it could say so."""
     made(tmp_path, "8", None, time=5)
     (one,) = archive.read([tmp_path], ["8"]).values()
     assert one.time == (tmp_path / "8" / "0").stat().st_mtime

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_mock import MockerFixture
 
-from mnrun.errors import BUG, NodeError, Requeued
-from mnrun.jobs import archive, batch, records
+from mnrun.errors import BUG, NodeError, Requeued, tell
+from mnrun.jobs import archive, batch, job_dir, records
 from mnrun.model import Outcome
+from mnrun.schedulers.slurm import scheduler as slurm
 from unit.samples import build
+from unit.texts import Refused
 
 JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[01-02]", "SLURMD_NODENAME": "node01", "SLURM_JOB_NAME": "x"}
 
@@ -24,15 +26,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
+def start_of(environ: Mapping[str, str]) -> batch.Start:
+    return batch.Start(slurm.start(environ))
+
+
 def started(
     base: Path, environ: Mapping[str, str] = {}, outcome: Outcome | BaseException | None = None
 ) -> dict[str, Any]:
-    """One start of a job, and the record of its end."""
     whole = {**JOB, **environ}
-    job, start = replace(build("./app", job_dir=str(base), gpus="a100:4"), as_given=True), batch.current(whole)
-    start.outcome = outcome if isinstance(outcome, Outcome) else None
+    job, start = build("./app", job_dir=str(base), gpus="a100:4")._replace(as_given=True), start_of(whole)
     try:
-        with batch.recorded(job, start):
+        with batch.recorded(job, start) as kept:
+            kept.outcome = outcome if isinstance(outcome, Outcome) else None
             if isinstance(outcome, BaseException):
                 raise outcome
     except BaseException as error:
@@ -43,7 +48,7 @@ def started(
     begun = records.begun((place / "begun").read_text())
     assert begun is not None
     assert (begun.nodes, begun.head) == ("node[01-02]", "node01")
-    return {"code": found["code"], "why": found["why"]}
+    return {key: found[key] for key in ("code", "why", "reason")}
 
 
 @pytest.mark.parametrize(
@@ -55,28 +60,42 @@ def started(
     ],
 )
 def test_which_start_it_is(environ: dict[str, str], start: tuple[str, int]) -> None:
-    found = batch.current({**JOB, **environ})
+    found = start_of({**JOB, **environ})
     assert (found.batch.id, found.batch.restart, found.is_script) == (*start, False)
-    assert batch.current({**JOB, "SLURM_TASK_PID": str(os.getpid())}).is_script
+    assert start_of({**JOB, "SLURM_TASK_PID": str(os.getpid())}).is_script
 
 
 @pytest.mark.parametrize(
-    ("outcome", "code", "why"),
+    ("outcome", "code", "why", "reason"),
     [
-        (Outcome(3), 3, ""),
-        (Outcome(0, why="requeued"), 0, "requeued"),
-        (NodeError("node02 is gone", "look there"), 121, "node02 is gone"),
-        (Requeued("job 7 was preempted"), 143, "requeued"),
-        (RuntimeError("a bug"), BUG, ""),
-        (SystemExit(143), 143, ""),
+        (Outcome(3), 3, "", ""),
+        (Outcome(0, why="requeued"), 0, "requeued", ""),
+        (Outcome(1, why="it lacks a", reason="python-module"), 1, "it lacks a", "python-module"),
+        (NodeError("node02 is gone", "look there"), 121, "node02 is gone", "node"),
+        (Requeued("job 7 was preempted"), 143, "requeued", "requeued"),
+        (RuntimeError("a bug"), BUG, "", ""),
+        (SystemExit(143), 143, "", ""),
     ],
 )
-def test_every_end_is_recorded(tmp_path: Path, outcome: Outcome | BaseException, code: int, why: str) -> None:
-    assert started(tmp_path, outcome=outcome) == {"code": code, "why": why}
+def test_every_end_is_recorded(
+    tmp_path: Path, outcome: Outcome | BaseException, code: int, why: str, reason: str
+) -> None:
+    assert started(tmp_path, outcome=outcome) == {"code": code, "why": why, "reason": reason}
+
+
+def test_the_record_of_an_end_comes_after_the_last_line(
+    tmp_path: Path, mocker: MockerFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    mocker.patch.object(job_dir.Records, "ended", lambda *_: said.append(capsys.readouterr().err))
+    error = NodeError("node02 is gone", "look there")
+    with pytest.raises(NodeError), batch.recorded(build("./app", job_dir=str(tmp_path)), start_of(JOB)):
+        raise error
+    assert said == ["mnrun: node02 is gone; look there\n"]
+    assert (tell(error), capsys.readouterr().err) == (121, "")
 
 
 def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> None:
-    """As those of `mnrun submit`, whose own record stays as it is; an array has one for all its tasks."""
     started(tmp_path, {"SLURM_JOB_NUM_NODES": "2"}, Outcome(0))
     found = archive.read([tmp_path])["7"]
     assert found.submitted is not None
@@ -92,28 +111,26 @@ def test_its_followers_know_a_job_that_was_handed_in_by_hand(tmp_path: Path) -> 
     assert not (tmp_path / "5_3/submitted").exists()
 
 
-def test_a_job_that_something_ends_again_and_again(tmp_path: Path) -> None:
-    """Starts that were requeued do not count; six that were lost do."""
+def test_a_job_that_something_ends_again_and_again(refused: Refused, tmp_path: Path) -> None:
     for number in range(batch.MOST_LOST):
         (tmp_path / "7" / str(number)).mkdir(parents=True)
     assert started(tmp_path, {"SLURM_RESTART_COUNT": "5"}, Requeued("x"))["why"] == "requeued"
     assert started(tmp_path, {"SLURM_RESTART_COUNT": "6"}, Outcome(3))["code"] == 3
-    with pytest.raises(NodeError, match="this is start number 8: something ends this job again and again"):
+    with refused(NodeError):
         started(tmp_path, {"SLURM_RESTART_COUNT": "7"}, Outcome(0))
     assert json.loads((tmp_path / "7/7/outcome").read_text())["code"] == 121
 
 
 def test_another_job_had_this_number(tmp_path: Path) -> None:
-    """On another cluster with the same home: how that one ended is not how this one did."""
     started(tmp_path, outcome=Outcome(3))
-    with batch.recorded(build("./app", job_dir=str(tmp_path)), start := batch.current(JOB)):
+    with batch.recorded(build("./app", job_dir=str(tmp_path)), start_of(JOB)) as kept:
         assert not (tmp_path / "7/0/outcome").exists()
-        start.outcome = Outcome(0)
+        kept.outcome = Outcome(0)
 
 
-def test_records_that_cannot_be_written(tmp_path: Path) -> None:
+def test_records_that_cannot_be_written(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "7").write_text("")
-    with pytest.raises(NodeError, match=r"cannot write to the job directory .*/7: Not a directory; name another"):
+    with refused(NodeError):
         started(tmp_path, outcome=Outcome(0))
 
 
@@ -126,6 +143,6 @@ def test_records_that_cannot_be_written(tmp_path: Path) -> None:
     ],
 )
 def test_each_task_and_start_has_files_of_its_own(environ: dict[str, str], folder: str) -> None:
-    job = replace(build("./app", split_output="out"), as_given=True)
-    assert batch.apart(job, batch.current({**JOB, **environ})).program.split_output == f"/home/alice/run/{folder}"
-    assert batch.apart(build("./app"), batch.current(JOB)).program.split_output == ""
+    job = build("./app", split_output="out")._replace(as_given=True)
+    assert batch.with_own_folder(job, start_of({**JOB, **environ})).program.split_output == f"/home/alice/run/{folder}"
+    assert batch.with_own_folder(build("./app"), start_of(JOB)).program.split_output == ""

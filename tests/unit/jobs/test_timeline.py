@@ -43,7 +43,6 @@ def test_phases_follow_each_other() -> None:
 
 @pytest.mark.parametrize("lacking", [(), ("here",), ("ready", "rank"), ("rank",), ("here", "ready", "rank", "bye")])
 def test_phases_add_up_to_the_whole(lacking: tuple[str, ...]) -> None:
-    """Whatever a node did not say."""
     launch = launched(MOMENTS, node01=without(FAST, *lacking), node02=SLOW)
     assert sum(timeline.phases(launch, "node01").values()) == pytest.approx(launch.whole)
 
@@ -57,13 +56,11 @@ def test_a_node_that_never_was_ready_spent_its_time_in_that() -> None:
 
 
 def test_a_script_has_no_phase_of_ranks() -> None:
-    """Its program runs from the go on."""
     launch = launched(MOMENTS, node01=without(FAST, "rank"))
     assert timeline.phases(launch, "node01")["run"] == 5.0
 
 
 def test_a_word_that_comes_late_makes_no_negative_phase() -> None:
-    """A rank may report in the moment in which the program ends."""
     launch = launched(MOMENTS, node01={**FAST, "rank": 8.2})
     assert timeline.phases(launch, "node01")["run"] == 0
     assert sum(timeline.phases(launch, "node01").values()) == pytest.approx(9.0)
@@ -77,7 +74,6 @@ def test_percentiles() -> None:
 
 
 def test_rows_name_the_slowest_nodes() -> None:
-    """But not in a phase in which they wait for others."""
     rows = {row[0]: row[1:] for row in timeline.rows(LAUNCH)}
     assert rows["container"] == ("0.750", "1.500", "1.500", "1.500", "node02 1.500, node01 0.750")
     assert rows["others"] == ("0.000", "1.000", "1.000", "1.000", "")
@@ -85,7 +81,6 @@ def test_rows_name_the_slowest_nodes() -> None:
 
 
 def test_the_record_is_read_as_it_was_written() -> None:
-    """With its trace, too."""
     half = launched(without(MOMENTS, "go"), node01=without(FAST, "rank"), node02={})
     assert timeline.parse(versioned.text(half)) == half
     assert timeline.parse(versioned.text(timeline.trace(LAUNCH))) == LAUNCH
@@ -99,7 +94,6 @@ def test_half_a_record_is_none(text: str) -> None:
 
 
 def test_the_trace_has_a_row_for_each_node() -> None:
-    """Times are in microseconds, and a phase begins where the one before ends."""
     events = timeline.trace(LAUNCH).traceEvents
     assert [event.args["name"] for event in events if event.ph == "M"] == ["node01", "node02"]
     spans = [event for event in events if event.ph == "X" and event.tid == 1]

@@ -12,12 +12,15 @@ import pytest
 
 from mnrun import environment
 from mnrun import files as render
+from mnrun.config.options import OPTIONS as TABLE
+from mnrun.config.options import Option
 from mnrun.errors import UsageError
 from mnrun.jobspec import JobSpec, Variable
 from mnrun.planning import layout, plan, script
-from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm import scheduler as slurm
 from unit.conftest import Shell
 from unit.samples import build, changed, origin
+from unit.texts import Refused
 
 
 def written(*command: str, **given: Any) -> str:
@@ -27,14 +30,13 @@ def written(*command: str, **given: Any) -> str:
 
 def of_the_job(job: JobSpec, source: str, call: tuple[str, ...] = ("/bin/mnrun",)) -> str:
     made = plan.make(job, script.on_paper(layout.lay_out(job, None)), "JOB")
-    return script.write(made, slurm, call, source)
+    return script.write(made, slurm, call, source, {})
 
 
 OPTIONS = re.compile(r"^mnrun_options=\(\n(.*?)^\)$", re.MULTILINE | re.DOTALL)
 
 
 def options(text: str) -> list[str]:
-    """The words in the script's array, one to a line, without their origins."""
     found = OPTIONS.search(text)
     assert found
     return [line.partition("  # ")[0].strip() for line in found[1].splitlines()]
@@ -60,7 +62,6 @@ def printed(sh: Shell, text: str, instead: str) -> list[str]:
 
 @pytest.mark.parametrize("word", ["plain", "two words", "$HOME `x` \\ \"q\" 'q'", "\n*", "it's", "é!", ""])
 def test_words_arrive_byte_for_byte(sh: Shell, word: str) -> None:
-    """Of the program, of variables, and words for the runtime, which mnrun splits again."""
     made = written("./app", word, env=(f"A={word}",), container_args=(shlex.quote(word),))
     found = called(sh, made) if "\n" not in word else []
     if found:
@@ -72,11 +73,10 @@ def test_words_arrive_byte_for_byte(sh: Shell, word: str) -> None:
 
 
 def test_what_is_decided_here_stands_in_the_script() -> None:
-    """Each option with its origin, paths absolute; what is left to the nodes is not there."""
     given = {"image": "a.sif", "bind": ("data:/d:ro",), "no_home": True, "start_timeout": "2m", "launcher": "auto"}
     here = "/home/alice/run"
     assert options(written(**given)) == [
-        *(f"--image={here}/a.sif", "--no-home", "--start-timeout=120s", f"--bind={here}/data:/d:ro", f"--chdir={here}"),
+        *(f"--image={here}/a.sif", "--no-home", "--start-timeout=120s", f"--bind={here}/data:/d:ro", f"--chdir={here}")
     ]
     assert options(written(mode="outside-in", launcher="srun", mpi_args=("-v",)))[:2] == [
         "--mode=outside-in",
@@ -89,24 +89,21 @@ def test_an_image_that_the_runtime_has_no_use_for() -> None:
 
 
 def test_resources_are_asked_of_sbatch_alone() -> None:
-    """Who edits a line of #SBATCH need not edit another; a step has no other GRES unless it says so."""
     assert not [word for word in options(written(cpus_per_task="2", gpus_per_node="2")) if "gpus" in word]
     assert "--gres=gpu:1,tmp:2" in options(written(gres="gpu:1,tmp:2"))
     assert not [word for word in options(written(gres="gpu:a100:1")) if "gres" in word]
 
 
 def test_a_mnrun_that_is_not_there_is_said(sh: Shell) -> None:
-    """In one line, with the code of what cannot work; also where its interpreter is not there."""
     for lacking in ("/nowhere/mnrun", "./broken"):
         text = of_the_job(build("./app", nodes="1"), "", (lacking,))
         line = 'printf "#!/nowhere/python\\n" >broken; chmod +x broken; bash -c "$1" 2>&1; echo $?'
-        said = sh(line, text, environ={"SLURMD_NODENAME": "n1"}).decode().splitlines()
+        said = sh(line, text).decode().splitlines()
         assert said[-1] == "122"
-        assert said[-2].startswith(f"mnrun: cannot start {lacking} on n1: "), said
+        assert said[-2].startswith(f"mnrun: cannot start {lacking} on {os.uname().nodename}: "), said
 
 
 def test_what_is_passed_on_is_never_written() -> None:
-    """A name whose value is the job's own: the script has the name."""
     made = written(env=("TOKEN", "!GONE"), environ={"TOKEN": "s3cret", "SLURM_JOB_ID": "7"})
     assert [word for word in options(made) if "env" in word] == ["--env=TOKEN", "--env='!GONE'"]
     assert "--env-file" not in made
@@ -136,31 +133,25 @@ def test_no_process_of_the_script_stays_below_mnrun(sh: Shell) -> None:
         assert printed(sh, written("./app", env=(f"TOKEN={value}",)), instead) == [""]
 
 
-def test_a_template_that_would_lose_variables_is_refused(tmp_path: Path) -> None:
+def test_a_template_that_would_lose_variables_is_refused(refused: Refused, tmp_path: Path) -> None:
     """(S2) A site's template of the time when they were options."""
     (tmp_path / "slurm.sh").write_text("#!/bin/bash\nexec mnrun {{ command }}\n")
     assert written(templates=str(tmp_path))
-    with pytest.raises(UsageError, match=f"the template in {tmp_path} has no .. variables .., which this job needs; "):
+    with refused(UsageError):
         written(templates=str(tmp_path), env=("TOKEN=a",))
 
 
 def test_directives_say_where_they_come_from() -> None:
-    """In sbatch's words, quoted where a shell would; what mnrun does not read goes last."""
     lines = written(partition="gpu", constraint="a&b", exclusive=True, slurm=("switches=1@30:00",)).split("\n")
     assert [re.sub(" +#", "  #", line) for line in lines if line.startswith("#SBATCH")] == [
-        "#SBATCH --job-name=app  # the program's name",
-        "#SBATCH --partition=gpu  # command line",
-        "#SBATCH '--constraint=a&b'  # command line",
-        "#SBATCH --exclusive  # command line",
-        "#SBATCH --nodes=2  # command line",
-        "#SBATCH --ntasks-per-node=2  # command line",
-        "#SBATCH --output=%x-%j.out  # built-in",
-        "#SBATCH --switches=1@30:00  # command line",
+        *("#SBATCH --job-name=app  # the program's name", "#SBATCH --partition=gpu  # command line"),
+        *("#SBATCH '--constraint=a&b'  # command line", "#SBATCH --exclusive  # command line"),
+        *("#SBATCH --nodes=2  # command line", "#SBATCH --ntasks-per-node=2  # command line"),
+        *("#SBATCH --output=%x-%j.out  # built-in", "#SBATCH --switches=1@30:00  # command line"),
     ]
 
 
 def test_an_origin_is_one_line() -> None:
-    """Whatever a profile's author wrote."""
     job = build("./a\nb", nodes="1", env=("A=1",))
     job = changed(job, explicit=(Variable("A", "1", why="one\ntwo"),), options={"job_name": "x"})
     made = of_the_job(job, "\n")
@@ -169,7 +160,6 @@ def test_an_origin_is_one_line() -> None:
 
 
 def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
-    """In that order."""
     text = written(module=("a/1", "b"), ulimit=("memlock=unlimited",), setup=("export X=$Y",))
     places = [text.index(line) for line in ("module load a/1", "module load b", "ulimit -l unlimited", "export X=$Y")]
     assert places == sorted(places)
@@ -177,7 +167,6 @@ def test_modules_limits_and_lines_come_before_anything_of_ours() -> None:
 
 
 def test_lines_of_the_users_own_stay_as_they_are() -> None:
-    """Where they come from stands above those of one place, since a comment between two could be part of a text."""
     job = build("./app", nodes="1", setup=("cat <<end", "text \\", "end"))
     job = changed(job, setup_origins=tuple(map(origin, ("profile one", "profile one", "job.toml\nline 3"))))
     lines = of_the_job(job, "").splitlines()
@@ -185,21 +174,20 @@ def test_lines_of_the_users_own_stay_as_they_are() -> None:
     assert lines[first + 1 : first + 5] == ["cat <<end", "text \\", "# setup: job.toml line 3", "end"]
 
 
-def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
-    """--templates goes in front; an unknown name in it, or what is none, is said with the file."""
+def test_a_template_of_the_sites_own(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "slurm.sh").write_text("#!/bin/bash\n# ours\n{{ title }}\n")
     assert written(templates=str(tmp_path)).startswith("#!/bin/bash\n# ours\napp: 2 nodes x 2 ranks")
     (tmp_path / "slurm.sh").write_text("{{ nothing }}")
-    with pytest.raises(UsageError, match=r"slurm.sh: 'nothing' is undefined"):
+    with refused(UsageError):
         written(templates=str(tmp_path))
     (tmp_path / "slurm.sh").write_text("{% if %}")
-    with pytest.raises(UsageError, match=r"slurm.sh line 1: "):
+    with refused(UsageError):
         render.render("slurm.sh", str(tmp_path))
-    for text, said in ((b"\xff", "UnicodeDecodeError: "), (b"{{ 1/0 }}", "ZeroDivisionError: ")):
+    for text in (b"\xff", b"{{ 1/0 }}"):
         (tmp_path / "slurm.sh").write_bytes(text)
-        with pytest.raises(UsageError, match=f"^{tmp_path}/slurm.sh: {said}"):
+        with refused(UsageError):
             render.render("slurm.sh", str(tmp_path))
-    with pytest.raises(UsageError, match=r"^--templates /nope is not a directory; "):
+    with refused(UsageError):
         render.render("slurm.sh", "/nope")
 
 
@@ -212,10 +200,10 @@ def test_a_template_of_the_sites_own(tmp_path: Path) -> None:
         "self.__init__.__globals__",
     ],
 )
-def test_a_template_runs_nothing(tmp_path: Path, way: str) -> None:
+def test_a_template_runs_nothing(refused: Refused, tmp_path: Path, way: str) -> None:
     """(S8) A job file of somebody else may bring one, and is looked at with `mnrun submit --dry-run`."""
     (tmp_path / "slurm.sh").write_text("{{ " + way.replace("RAN", f"{tmp_path}/ran") + " }}")
-    with pytest.raises(UsageError, match=f"^{tmp_path}/slurm.sh: "):
+    with refused(UsageError):
         render.render("slurm.sh", str(tmp_path), options=["-N2"])
     assert not (tmp_path / "ran").exists()
 
@@ -231,20 +219,55 @@ def test_a_template_runs_nothing(tmp_path: Path, way: str) -> None:
         {"gpus_per_task": "\x7f:1"},
     ],
 )
-def test_no_value_becomes_a_line_of_its_own(given: dict[str, str]) -> None:
+def test_no_value_becomes_a_line_of_its_own(given: dict[str, str], refused: Refused) -> None:
     """B11: outside its comment it would be run, as shell, in the job."""
-    (name,) = given
-    with pytest.raises(UsageError, match="contains a tab, a newline or another control character") as wrong:
+    with refused(UsageError):
         written(**given)
-    assert wrong.value.message.startswith(f"--{name.replace('_', '-')} "), wrong.value
 
 
-def test_a_programs_name_becomes_no_line_of_its_own() -> None:
+def test_a_programs_name_becomes_no_line_of_its_own(refused: Refused) -> None:
     """B11: it is the job's, unless that has another."""
     program = "./app\ntouch x"
-    with pytest.raises(
-        UsageError, match=r"--job-name 'app.ntouch x' contains a tab, a newline or another control"
-    ) as wrong:
+    with refused(UsageError):
         written(program)
-    assert wrong.value.remedy == "name the job with --job-name"
     assert "#SBATCH --job-name=app " in written(program, job_name="app")
+
+
+# Options of which a batch script has nothing, and why.
+LEFT_OUT = {
+    **dict.fromkeys(("hosts", "hostfile", "ssh_user", "ssh_port", "rsh", "local"), "no scheduler starts such a job"),
+    "alloc": "the job has its nodes",
+    "profile": "the script has its values",
+    "poll": "verbs outside the job ask about the queue",
+    "templates": "the script is made of them",
+    "sge": "only a script of Grid Engine's has its words",
+    "pbs": "only a script of PBS's has its words",
+    "lsf": "only a script of LSF's has its words",
+    "flux": "only a script of Flux's has its words",
+    "kubernetes": "only pods have its words",
+}
+# Options that a script says in another way than by their own name.
+OTHERWISE = {"module": "module load x", "setup": "x", "slurm": "--comment=x", "script": "--script /home/alice/run/x"}
+OTHERWISE["mnrun"] = "exec /bin/mnrun"  # the words of the call come from the caller
+VALUES: dict[str, object] = {
+    **{"gres": "nvme:1", "gpu_bind": "closest", "gpus": "4", "gpus_per_node": "4", "gpus_per_task": "1"},
+    **{"image": "./x", "slurm": ("comment=x",), "ulimit": ("memlock=unlimited",), "ports": "2000-3000"},
+    **{"stage_limit": "50G", "time": "30", "array": "0-3", "dependency": "afterok:1", "signal": "USR1@60"},
+    **{"ready": "/health", "page": "/lab", "busy": "/api busy"},
+    **dict.fromkeys(("mem", "mem_per_cpu", "mem_per_gpu"), "4G"),
+}
+
+
+def value_of(option: Option) -> object:
+    """Return a value that is not the default."""
+    kinds = {"flag": True, "number": "2", "seconds": "77s", "list": ("x",), "words": ("x",), "env": ("X=x",)}
+    choices = [choice for choice in option.choices if choice != option.default]
+    return VALUES.get(option.name, choices[0] if choices else kinds.get(option.kind, "x"))
+
+
+@pytest.mark.parametrize("option", [o for o in TABLE if o.name not in LEFT_OUT], ids=lambda option: str(option.name))
+def test_a_script_loses_no_option(option: Option) -> None:
+    engine = {"runtime": "docker"} if option.name in ("privileged", "hardened") else {}
+    text = written("./app", env_files={"x": "X=x"}, **engine, **{option.name: value_of(option)})
+    otherwise = "X=x" if option.kind == "env" else f"--{option.name.replace('_', '-')}"
+    assert OTHERWISE.get(option.name, otherwise) in text

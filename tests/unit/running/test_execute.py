@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from mnrun.errors import NodeError, SchedulerError
 from mnrun.model import Outcome
+from mnrun.system.events import Noise
 from unit.nodes.test_kit import unpack
 from unit.played import BYE, FOUND, RANKS, READY, Launcher, Play, Stage, ended, noise, say
 from unit.samples import build, make
+from unit.texts import Refused
 
 
 @pytest.mark.parametrize("name", ["serve", "run"])
-def test_no_srun(launch: Launcher, stage: Stage, name: str) -> None:
-    """One line; and what was started before is ended."""
+def test_no_srun(refused: Refused, launch: Launcher, stage: Stage, name: str) -> None:
     stage.absent = name
-    with pytest.raises(SchedulerError, match=r"^srun is not on PATH$"):
+    with refused(SchedulerError):
         launch(Play())
 
 
-def test_the_master_starts_together_with_the_others(launch: Launcher, stage: Stage) -> None:
-    """Its start is off the critical path: it waits on its node. srun's ranks would not, and start after go."""
+@pytest.mark.parametrize("way", [{}, {"mode": "outside-in", "launcher": "srun"}], ids=["mpirun", "srun"])
+def test_the_program_starts_together_with_its_nodes(launch: Launcher, stage: Stage, way: dict[str, Any]) -> None:
     with pytest.raises(NodeError):
-        launch(Play(kit=say(READY[0], "fail node02 x")))
+        launch(Play(kit=say(READY[0], "fail node02 x")), **way)
     assert stage.order == ["serve", "run"]
     stage.order.clear()
-    with pytest.raises(NodeError):
-        launch(Play(kit=say(READY[0], "fail node02 x")), mode="outside-in", launcher="srun")
-    assert stage.order == ["serve"]
-    stage.order.clear()
-    assert launch(Play(), mode="outside-in", launcher="srun") == Outcome(0, FOUND)
+    assert launch(Play(), **way) == Outcome(0, FOUND)
     assert stage.order == ["serve", "run"]
+
+
+def test_a_client_that_starts_no_ranks_is_the_programs_own_end(launch: Launcher, stage: Stage) -> None:
+    """As srun with a wrong --mpi. Its nodes may become ready later."""
+    play = Play(kit=[*ended("run", 3), *say(*READY)], go=[])
+    assert launch(play, mode="outside-in", launcher="srun").code == 3
 
 
 def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its srun has the terminal from its start on; what it says of the shell's last command is nobody's business."""
     shell = make(build(shell="terminal"), 2, 1)
     with pytest.raises(NodeError):
         stage.play = Play(kit=say(READY[0], "fail node02 x"))
@@ -44,14 +47,13 @@ def test_a_prompt_starts_when_all_is_ready(launch: Launcher, stage: Stage, capsy
     assert stage.order == ["serve"]
     stage.order.clear()
     said = ["srun: error: node01: task 0: Exited with exit code 7", "srun: error: other"]
-    stage.play = Play(go=[("noise", "run", line) for line in said] + ended("run", 7))
+    stage.play = Play(go=[Noise("run", line) for line in said] + ended("run", 7))
     assert launch.carry_out(shell) == Outcome(7, {})
     assert stage.order == ["serve", "run"]
     assert capsys.readouterr().err.splitlines() == said[1:]
 
 
 def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> None:
-    """The kit with this job's keys; once all are ready, how to reach them; then go; and that all ranks are there."""
     launch(Play(), connect="ssh")
     names = set(unpack(stage.lease.kit))
     keys = {f"box/{name}" for name in ("key", "authorized_keys", "hostkey", "known_hosts")}
@@ -68,7 +70,6 @@ def test_what_goes_down_the_lease_inside_out(launch: Launcher, stage: Stage) -> 
 
 
 def test_what_goes_down_the_lease_outside_in(launch: Launcher, stage: Stage) -> None:
-    """No keys: nobody connects; what the host's mpirun must see is in the kit."""
     launch(Play(), mode="outside-in")
     files = unpack(stage.lease.kit)
     assert "key" not in files
@@ -84,7 +85,6 @@ def test_no_program_begins_before_all_ranks_are_there(launch: Launcher, stage: S
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_the_ranks_know_how_many_they_are(launch: Launcher, stage: Stage, count: int) -> None:
-    """mpirun has the last word on it, as by --mpi-args '-n 5'."""
     ranks = say(*(f"rank node01 {rank} {count}" for rank in range(count)))
     launch(Play(go=ranks + ended("run", 3)), mode="outside-in")
     assert stage.lease.lines == [b"go", b"there"]
@@ -96,7 +96,6 @@ def test_ranks_of_srun_do_not_wait_for_each_other(launch: Launcher, stage: Stage
 
 
 def test_two_launches_have_different_keys(launch: Launcher, stage: Stage) -> None:
-    """Every key belongs to one job."""
     keys = []
     for _ in range(2):
         launch(Play(), connect="ssh")
@@ -105,15 +104,7 @@ def test_two_launches_have_different_keys(launch: Launcher, stage: Stage) -> Non
 
 
 def test_a_script_is_not_counted(launch: Launcher) -> None:
-    """It starts as many ranks as it likes, or none."""
     assert launch(Play(go=ended("run", 0)), script="job.sh") == Outcome(0, {})
-
-
-@pytest.mark.parametrize(("cpus", "overcommits"), [(8, False), (1, True)])
-def test_more_ranks_than_cpus(launch: Launcher, stage: Stage, cpus: int, overcommits: bool) -> None:
-    """srun must be told, or it refuses the step."""
-    launch.carry_out(make(build("./app", mode="outside-in", launcher="srun"), 2, 1), cpus=cpus)
-    assert ("--overcommit" in stage.argv["run"]) == overcommits
 
 
 def test_the_steps_see_nothing_of_the_surrounding_step(launch: Launcher, stage: Stage) -> None:
@@ -123,7 +114,6 @@ def test_the_steps_see_nothing_of_the_surrounding_step(launch: Launcher, stage: 
 
 
 def test_what_is_recorded(launch: Launcher) -> None:
-    """Every line in the log, and a record of the nodes that were ready."""
     launch(Play(kit=noise("srun: a warning") + say(*READY)))
     log = (launch.path / "log").read_text().splitlines()
     assert log == ["srun: a warning", *READY, *RANKS, *BYE]
@@ -131,3 +121,16 @@ def test_what_is_recorded(launch: Launcher) -> None:
         "node01",
         "node02",
     ]
+
+
+def test_samples_have_a_file_of_their_own(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    heard = ["sample node01 5.00 cpu 10.00 4", "sample node01 15.00 cpu 30.00 4"]
+    launch(Play(go=say(*RANKS, *heard) + ended("run", 0)))
+    assert (launch.path / "samples").read_text().splitlines() == heard
+    assert "sample" not in (launch.path / "log").read_text()
+    assert "mnrun: used: CPU 50 % of 4\n" in capsys.readouterr().err
+
+
+def test_what_is_not_free_is_named(launch: Launcher, capsys: pytest.CaptureFixture[str]) -> None:
+    launch(Play(kit=say("busy node01 GPU 0 (python, process 7)", *READY)))
+    assert "warning: node01: not free: GPU 0 (python, process 7)\n" in capsys.readouterr().err

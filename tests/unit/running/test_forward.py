@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from signal import SIGTERM
 from typing import cast
 
 import pytest
@@ -14,7 +16,8 @@ from mnrun.model import Site
 from mnrun.running import forward
 from mnrun.running.forward import Forward
 from mnrun.schedulers import SCHEDULERS, Scheduler
-from mnrun.system.process import Event, Stopped
+from mnrun.system.events import Event, State
+from mnrun.system.process import Stopped
 
 
 class Job:
@@ -25,10 +28,11 @@ class Job:
         self.sent: list[bytes] = []
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         site = Site(scheduler, "7")
-        self.SIGNALS = SCHEDULERS[scheduler].SIGNALS
+        self.WARNINGS, self.ENDINGS = SCHEDULERS[scheduler].WARNINGS, SCHEDULERS[scheduler].ENDINGS
         self.forward = Forward(
             cast(Scheduler, self),
             site,
+            {},
             self.events,
             script=script,
             step=step,
@@ -36,20 +40,20 @@ class Job:
             begun=lambda: self.begun,
         )
 
-    def runs(self, job: str) -> bool:
+    def runs(self, job: str, environ: Mapping[str, str]) -> bool:
         return self.state in ("RUNNING", "PREEMPTED")
 
-    def preempted(self, job: str) -> bool:
+    def preempted(self, job: str, environ: Mapping[str, str]) -> bool:
         return self.state == "PREEMPTED"
 
     def told(self, *names: str) -> list[str]:
         """Tell it of these signals, and let the scheduler answer; what the program has got by then."""
         for name in names:
-            self.forward.tell(name)
-            if name == "TERM":
-                kind, signal, answer = self.events.get(timeout=10)
-                assert kind == "state"
-                self.forward.learn(signal, answer)
+            self.forward.take(name)
+            if name in self.ENDINGS:
+                state = self.events.get(timeout=10)
+                assert isinstance(state, State)
+                self.forward.learn(state)
         return self.got
 
     @property
@@ -59,7 +63,6 @@ class Job:
 
 @pytest.fixture
 def now(mocker: MockerFixture) -> Callable[[float], None]:
-    """A clock that the test moves."""
     clock = [100.0]
     mocker.patch.object(time, "monotonic", side_effect=lambda: clock[0])
 
@@ -70,7 +73,6 @@ def now(mocker: MockerFixture) -> Callable[[float], None]:
 
 
 def test_a_script_passes_on_what_comes_to_it() -> None:
-    """A TERM too, where the scheduler says that it is a mere warning."""
     job = Job()
     job.begun = True
     assert job.told("USR1", "INT", "TERM", "CONT") == ["USR1", "INT", "TERM", "CONT"]
@@ -78,7 +80,6 @@ def test_a_script_passes_on_what_comes_to_it() -> None:
 
 
 def test_a_live_run_leaves_slurms_signals_to_the_guards() -> None:
-    """They hear them themselves; on hosts there is nobody else who does, and in a step they would hear them twice."""
     job = Job(script=False)
     job.begun = True
     assert job.told("USR1") == []
@@ -88,7 +89,6 @@ def test_a_live_run_leaves_slurms_signals_to_the_guards() -> None:
 
 
 def test_what_comes_early_waits(now: Callable[[float], None]) -> None:
-    """Until the program is there, and has had a moment to be ready for it; in the order in which it came."""
     job = Job()
     assert job.told("USR1", "TERM", "CONT") == []
     assert job.forward.due() is None
@@ -111,15 +111,47 @@ def test_what_ends_a_launch_whose_program_has_not_begun(name: str) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_term_that_is_the_end(begun: bool) -> None:
-    """The job is cancelled, or its time is over: that is known, and nothing is passed on."""
     job = Job()
     job.begun, job.state = begun, "COMPLETING"
     assert job.told("TERM") == []
     assert job.forward.over
 
 
+@pytest.mark.parametrize("name", ["HUP", "ALRM"])
+def test_signals_of_a_scheduler_that_may_be_the_end(name: str) -> None:
+    """Flux sends no TERM at the time limit, but these."""
+    job = Job(scheduler="flux")
+    job.begun = True
+    assert job.told(name) == [name]
+    job.state = "COMPLETING"
+    assert job.told(name) == [name]
+    assert job.forward.over
+
+
+def test_a_term_does_not_end_the_question_about_it(mocker: MockerFixture) -> None:
+    """The scheduler may send it to all processes of the job, and more than once."""
+    job = Job()
+    mocker.patch.object(job, "runs", side_effect=lambda *_: SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    job.forward.ask()
+    state = job.events.get(timeout=10)
+    assert isinstance(state, State)
+    assert not state.over
+
+
+def test_a_question_without_an_answer_is_asked_again(mocker: MockerFixture) -> None:
+    """No answer counts as running, and the scheduler warns only once."""
+    mocker.patch.object(forward, "REPORTS", 0.01)
+    job = Job()
+    mocker.patch.object(job, "runs", side_effect=[True, False])
+    job.forward.ask()
+    for over in (False, True):
+        state = job.events.get(timeout=10)
+        assert isinstance(state, State)
+        job.forward.learn(state)
+        assert job.forward.over is over
+
+
 def test_a_preemption() -> None:
-    """A program that is there is told, and has its time of grace; one that has not begun has no time to."""
     job = Job()
     job.begun, job.state = True, "PREEMPTED"
     assert job.told("TERM") == ["TERM"]
@@ -131,7 +163,6 @@ def test_a_preemption() -> None:
 
 
 def test_one_question_for_the_reports_of_many_nodes(now: Callable[[float], None], mocker: MockerFixture) -> None:
-    """Each guard reports the same TERM; a later one is another."""
     job = Job()
     asked = mocker.spy(job, "runs")
     for _ in range(1000):
@@ -150,3 +181,10 @@ def test_whether_it_is_over_is_asked_where_a_guard_was_warned(warned: bool, stat
     job.state = state
     assert job.forward.is_over(warned) is over
     assert job.forward.is_over(False) is over
+
+
+def test_whether_it_is_over_while_the_answer_to_a_warning_is_on_its_way() -> None:
+    job = Job()
+    job.state = "CANCELLED"
+    job.forward.ask()  # its answer is an event that nobody has taken yet
+    assert job.forward.is_over(False)

@@ -4,82 +4,40 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_mock import MockerFixture
 
+from mnrun.environment import assignments
 from mnrun.errors import DeadlineError, Impossible, NodeError
-from mnrun.files import wrapper
 from mnrun.model import Words
+from mnrun.nodes import kit
+from mnrun.reach.channel import Answer
 from mnrun.running import hosts as machines
-from mnrun.schedulers.hosts import names, pdsh, remote
-from mnrun.schedulers.hosts.channel import Answer
-from mnrun.schedulers.hosts.facts import HostFacts
+from mnrun.schedulers.hosts import names, remote, ssh
+from mnrun.schedulers.hosts.steps import HostFacts
 from mnrun.system import process
 from mnrun.system.screen import Screen
+from unit.cases import Cases
 from unit.conftest import Shell
 from unit.samples import changed, job_spec
+from unit.texts import Refused
 
 JOB = job_spec(command=("./app",), image="/app.sif", hosts=names.parse("a,b"))
 
 
-@dataclass
-class Here:
-    """What this machine has."""
+def test_by_what_hosts_are_reached(cases: Cases, mocker: MockerFixture) -> None:
+    mocker.patch.object(ssh, "connected", side_effect=lambda spec, kind=None: "pdsh" if kind else "ssh")
+    mocker.patch.object(remote, "connected", return_value="paramiko")
 
-    pdsh: bool = True
-    sshd: bool = True  # in the image
-    local: bool = False  # one of the hosts is this machine
-    jump: str = ""  # the jump host before them
+    def reached(here: str, asked: str) -> object:
+        mocker.patch.object(process, "has", side_effect=here.split().__contains__)
+        mocker.patch("importlib.util.find_spec", side_effect=lambda name: name in here or None)
+        return machines._transport(changed(JOB, rsh=asked), {})
 
-
-@pytest.fixture
-def here(mocker: MockerFixture) -> Here:
-    found = Here()
-    mocker.patch.object(process, "has", side_effect=lambda name: found.pdsh)
-    mocker.patch.object(remote, "places", side_effect=lambda job: [remote.Place("a", "a", jump=found.jump)])
-    mocker.patch.object(remote, "is_here", side_effect=lambda place: found.local)
-    mocker.patch.object(machines, "_has_sshd", side_effect=lambda job, environ: found.sshd)
-    assert pdsh.installed()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("known", "asked", "rsh", "connect"),
-    [
-        (Here(), {}, "pdsh", "ssh"),
-        (Here(), {"connect": "ssh"}, "pdsh", "ssh"),
-        (Here(sshd=False), {}, "paramiko", "auto"),
-        (Here(sshd=False), {"connect": "ssh"}, "pdsh", "ssh"),  # who asks for it is told where it is not
-        (Here(sshd=False), {"mode": "outside-in"}, "pdsh", "ssh"),  # it needs none
-        (Here(), {"mode": "outside-in", "connect": "pipe"}, "paramiko", "pipe"),
-        (Here(local=True), {"mode": "outside-in"}, "paramiko", "auto"),  # which has perhaps no sshd at all
-        (Here(), {"connect": "pipe"}, "paramiko", "pipe"),
-        (Here(pdsh=False), {}, "paramiko", "auto"),
-        (Here(local=True), {}, "paramiko", "auto"),
-        (Here(jump="gate"), {}, "paramiko", "auto"),
-        (Here(jump="gate"), {"rsh": "pdsh"}, "pdsh", "ssh"),
-        (Here(), {"rsh": "paramiko"}, "paramiko", "auto"),
-        (Here(sshd=False), {"rsh": "pdsh"}, "pdsh", "ssh"),
-    ],
-)
-def test_by_pdsh_or_by_paramiko(here: Here, known: Here, asked: Mapping[str, Any], rsh: str, connect: str) -> None:
-    """pdsh where it is there and its want of standard input does no harm."""
-    here.__dict__.update(known.__dict__)
-    job = machines._by_pdsh(changed(JOB, **asked), {})
-    assert (job.hosts.rsh, job.start.connect) == (rsh, connect)
-
-
-def test_pdsh_that_cannot_be(here: Here) -> None:
-    """Refused, with what works instead."""
-    with pytest.raises(Impossible, match="pdsh closes standard input, which --connect pipe needs"):
-        machines._by_pdsh(changed(JOB, rsh="pdsh", connect="pipe"), {})
-    here.pdsh = False
-    with pytest.raises(Impossible, match="pdsh is not installed here; install it, or use --rsh paramiko"):
-        machines._by_pdsh(changed(JOB, rsh="pdsh"), {})
+    cases(reached)
 
 
 class Transport:
@@ -100,7 +58,6 @@ def file(size: int, changed: str) -> HostFacts:
 
 
 def test_one_image_on_all_hosts() -> None:
-    """Nobody reads it whole where a look at it tells, or where all are directories."""
     transport: Any = Transport(a="1" * 64, b="1" * 64)
     machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "7.1")}, JOB, Screen())
     machines._one_image(
@@ -112,34 +69,22 @@ def test_one_image_on_all_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    "found",
     [
-        ({"a": file(5, "7.1"), "b": HostFacts()}, "/app.sif is not there, or cannot be read, on b"),
-        (
-            {"a": file(5, "7.1"), "b": file(6, "8.2")},
-            "/app.sif is not the same on all hosts: a: 5 bytes; b: 6 bytes",
-        ),
-        (
-            {"a": file(5, "7.1"), "b": file(5, "8.2")},
-            "/app.sif is not the same on all hosts: a: sha256 111111111111…; b: sha256 222222222222…",
-        ),
-        (
-            {"a": file(5, "7.1"), "b": HostFacts(image="directory")},
-            "/app.sif is not the same on all hosts: a: a file; b: a directory",
-        ),
+        {"a": file(5, "7.1"), "b": HostFacts()},
+        {"a": file(5, "7.1"), "b": file(6, "8.2")},
+        {"a": file(5, "7.1"), "b": file(5, "8.2")},
+        {"a": file(5, "7.1"), "b": HostFacts(image="directory")},
     ],
 )
-def test_images_that_differ(found: Mapping[str, HostFacts], said: str) -> None:
-    """The hosts by name, and the option that copies one to all."""
+def test_images_that_differ(refused: Refused, found: Mapping[str, HostFacts]) -> None:
     transport: Any = Transport(a="1" * 64, b="2" * 64)
-    with pytest.raises(NodeError) as wrong:
+    with refused(NodeError):
         machines._one_image(transport, found, JOB, Screen())
-    assert str(wrong.value) == f"{said}; copy one to all hosts: --stage"
 
 
 @pytest.mark.parametrize(("modes", "works"), [((0o700, 0o700), True), ((0o777, 0o700), False), ((0o700, 0o755), False)])
 def test_a_cache_that_others_could_change(sh: Shell, tmp_path: Path, modes: tuple[int, int], works: bool) -> None:
-    """It is refused, and so is what is in it: neither the directory above nor itself may be anybody else's."""
     top = tmp_path / "mnrun.alice"
     for folder, mode in zip((top, top / "images"), modes):
         folder.mkdir()
@@ -148,7 +93,6 @@ def test_a_cache_that_others_could_change(sh: Shell, tmp_path: Path, modes: tupl
 
 
 def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
-    """Whoever made it may let it lead elsewhere; one that is made anew is the user's alone."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(0o700)
     top = tmp_path / "mnrun.alice"
@@ -163,29 +107,41 @@ def test_a_cache_that_is_a_link(sh: Shell, tmp_path: Path) -> None:
     staged(sh, shared / "mnrun.me", works=True)
 
 
+def script(top: Path, content: bytes) -> tuple[str, Path]:
+    """Return stage_image.sh for an image, and the place of its copy below this directory."""
+    copy = top / "images" / f"sha256-{hashlib.sha256(content).hexdigest()}.sif"
+    return kit.probe(kit.STAGE, assignments({"mnrun_copy": copy, "mnrun_size": len(content)})), copy
+
+
 def staged(sh: Shell, top: Path, works: bool) -> None:
-    """store_image.sh's look at an image there, and then the image itself; or its refusal."""
-    text, digest = wrapper("exposed.sh") + wrapper("store_image.sh"), hashlib.sha256(b"image").hexdigest()
-    path = str(top / "images" / f"{digest}.sif")
-    said = sh(text, "look", path, digest, "/nowhere", shell="bash", code=0 if works else 1)
-    assert said == (b"want\n" if works else b"")
+    text, copy = script(top, b"image")
+    said = sh(text, "1G", "me.7", "look", "/nowhere", shell="bash", code=0 if works else 1).split()
+    assert said[0] == (b"lacks" if works else b"fail")
     if works:
-        sh(text, "take", path, digest, shell="bash", stdin=b"image")
-        assert sh(text, "look", path, digest, "/nowhere", shell="bash") == b"have\n"
+        sh(text, "1G", "me.7", "take", shell="bash", stdin=b"image")
+        assert sh(text, "1G", "me.7", "look", "/nowhere", shell="bash").startswith(b"image ")
+        assert (list(copy.parent.iterdir()), copy.read_bytes()) == ([copy], b"image")
+
+
+def test_a_host_that_has_the_image_at_its_path(sh: Shell, tmp_path: Path) -> None:
+    text, copy = script(tmp_path / "mnrun.alice", b"image")
+    here = tmp_path / "app.sif"
+    for content, word in ((b"other", b"lacks"), (b"image", b"image"), (b"egami", b"lacks")):
+        here.write_bytes(content)
+        assert sh(text, "1G", "me.7", "look", str(here), shell="bash").split()[0] == word
+        assert copy.is_symlink() == (word == b"image")
 
 
 def test_a_disk_that_is_full(sh: Shell, tmp_path: Path) -> None:
-    """Nothing of the copy stays, and the remedy is said."""
-    text = wrapper("exposed.sh") + wrapper("store_image.sh")
-    folder = tmp_path / "mnrun.alice/images"
-    path, limit = str(folder / "sha256-0.sif"), "trap '' XFSZ; ulimit -f 1\n"  # 1 kB
-    said = sh(f"exec 2>&1\n{limit}{text}", "take", path, "0", shell="bash", stdin=b"image" * 10000, code=1)
-    assert said.decode() == f"{folder}: File too large; name another directory with --stage-dir\n"
-    assert list(folder.iterdir()) == []
+    content = b"image" * 10000
+    text, copy = script(tmp_path / "mnrun.alice", content)
+    said = sh(f"trap '' XFSZ; ulimit -f 1\n{text}", "1G", "me.7", "take", shell="bash", stdin=content, code=1)  # 1 kB
+    words = f"cannot write to {copy.parent}: File too large; name another with --stage-dir"
+    assert said.decode().splitlines()[-1].split(" ", 2)[2] == words
+    assert list(copy.parent.iterdir()) == []
 
 
 def test_a_plan_copies_nothing(tmp_path: Path) -> None:
-    """It shows where the image would be, and asks no host."""
     image = tmp_path / "app.sif"
     image.write_bytes(b"image")
     job = changed(JOB, image=str(image), stage=True, stage_dir="/disk", ssh_user="bob")
@@ -193,8 +149,7 @@ def test_a_plan_copies_nothing(tmp_path: Path) -> None:
     assert made.container.image_name == f"/disk/mnrun.bob/images/sha256-{hashlib.sha256(b'image').hexdigest()}.sif"
 
 
-def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's, or elsewhere: it is what containers are given, and where the cache is."""
+def test_the_hosts_have_a_home_of_their_own(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/alice")
     job = changed(JOB, home="/home/alice", image_cache="/home/alice/.mnrun/cache", runtime="docker")
     bobs, hers = HostFacts(home="/home/bob"), HostFacts(home="/home/alice")
@@ -205,37 +160,20 @@ def test_the_hosts_have_a_home_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
     apart = {"a": hers, "b": bobs}
     mounted = machines._at_home(changed(job, runtime="apptainer"), apart)  # apptainer mounts each one's
     assert mounted.container.home == "/home/alice"
-    with pytest.raises(Impossible, match=r"a: /home/alice; b: /home/bob; leave it out with --no-home"):
+    with refused(Impossible):
         machines._at_home(job, apart)
 
 
-def test_hosts_that_did_not_answer() -> None:
-    """All at once, with what they said. A host that was reached is not called out of reach."""
+def test_hosts_that_did_not_answer(refused: Refused) -> None:
     machines.refuse_silent({"a": Answer(0, "", "noise", late=True)})
     full, late, gone = Answer(1, "", "no\nspace\n"), Answer(137, "", "", late=True), Answer(None, "", "")
-    for answers, said in (
-        ({"a": full, "b": gone}, "1 of 2 hosts cannot be reached: b: the command ended without a message"),
-        (
-            {"a": Answer(0, "", ""), "b": full, "c": late},
-            "failed on 2 of 3 hosts: b: no space; c: the command did not end in time",
-        ),
-    ):
-        with pytest.raises(NodeError) as wrong:
+    for answers in ({"a": full, "b": gone}, {"a": Answer(0, "", ""), "b": full, "c": late}):
+        with refused(NodeError):
             machines.refuse_silent(answers)
-        assert str(wrong.value) == said
 
 
-def test_an_image_that_takes_long(mocker: MockerFixture) -> None:
-    """To read it takes as long as --pull-timeout allows, and not as long as a short question."""
+def test_an_image_that_takes_long(refused: Refused, mocker: MockerFixture) -> None:
     transport = mocker.Mock()
     transport.ask.return_value = {"a": Answer(0, "1", ""), "b": Answer(None, "", "", late=True)}
-    with pytest.raises(DeadlineError) as wrong:
+    with refused(DeadlineError):
         machines._one_image(transport, {"a": file(5, "7.1"), "b": file(5, "8.2")}, JOB, Screen())
-    assert str(wrong.value) == "/app.sif is not ready after 1800 s on b; --pull-timeout allows more time"
-
-
-def test_gpus_that_others_use(capsys: pytest.CaptureFixture[str]) -> None:
-    """A warning for each host that has such."""
-    busy = ("GPU 0 (python, process 7)", "GPU 1 (X, process 8)")
-    machines._warn_of_busy({"a": HostFacts(gpus=2, busy=busy), "b": HostFacts(gpus=2)}, Screen())
-    assert capsys.readouterr().err == ("mnrun: warning: a: not free: GPU 0 (python, process 7), GPU 1 (X, process 8)\n")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,17 @@ from pytest_mock import MockerFixture
 
 from mnrun.errors import Impossible, SchedulerError
 from mnrun.images import cache
-from mnrun.jobs.job_dir import Records
 from mnrun.jobspec import JobSpec, Layer, Origin
+from mnrun.model import Layout
 from mnrun.nodes import kit
-from mnrun.running import session
+from mnrun.reach.channel import Answer
+from mnrun.running import nodes, session
 from mnrun.running.probe import Probe, resolve
-from mnrun.schedulers import slurm
+from mnrun.schedulers.slurm import scheduler as slurm
 from mnrun.system import process
-from mnrun.system.clock import Clock
+from unit.cases import Cases, given
 from unit.samples import RECORDED, SITE, build, held
+from unit.texts import Refused, Says
 
 FACTS = (RECORDED / "facts.txt").read_text()
 NO_MPI = "".join(line for line in FACTS.splitlines(True) if not line.startswith("fact node01 image mpi"))
@@ -57,28 +58,22 @@ def image(tmp_path: Path) -> Path:
 
 def of(image: Path, **given: Any) -> Probe:
     spec = build("./app", **{"image": str(image), "image_cache": str(image.parent / "cache"), **given})
-    return Probe(spec, held("node01", "node02"), SITE, {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}, None)
+    environ = {"PATH": "/bin", "SLURM_CLUSTER_NAME": "one"}
+    return Probe(nodes.Held(spec, held("node01", "node02"), SITE, environ), ("node01", "node02"))
 
 
 def started(probe: Probe) -> tuple[JobSpec, str]:
-    """The job as a run carries it out, and the line with the verdict."""
-    assert probe.allocation is not None
-    request = session.LaunchRequest(
-        probe.spec, probe.allocation, probe.site, Clock(), lambda _: nullcontext(Records(Path()))
-    )
-    return session.resolved(request, None)
+    return session.resolved(probe.held, Layout(probe.names, (1, 1)))
 
 
-def test_inside_out_asks_nothing(node: Node, image: Path) -> None:
-    """It needs nothing of the node."""
+def test_inside_out_asks_nothing(node: Node, image: Path, says: Says) -> None:
     spec, verdict = started(of(image))
     assert (spec.start.mode, spec.start.undecided) == ("inside-out", ("mode", "launcher", "mpi"))
     assert node.questions == []
-    assert verdict.startswith("verdict: none, inside-out needs nothing")
+    says(verdict)
 
 
 def test_outside_in_asks_once(node: Node, image: Path) -> None:
-    """The first node, in the job's own container; the next job of this image knows it."""
     for _ in range(3):
         spec, verdict = resolve(of(image, mode="outside-in"))
         assert (spec.start.launcher, spec.start.mpi, spec.start.undecided) == ("mpirun", "openmpi", ())
@@ -94,31 +89,28 @@ def test_outside_in_asks_once(node: Node, image: Path) -> None:
 
 
 def test_an_answer_to_another_question_is_not_read(node: Node, image: Path, mocker: MockerFixture) -> None:
-    """An older mnrun's, whose script may have written another format."""
     resolve(of(image, mode="outside-in"))
     assert of(image, mode="outside-in").remembered() is not None
-    mocker.patch.object(kit, "asking_of_mpi", return_value="another script")
+    mocker.patch.object(kit, "bundle", return_value="another script")
     assert of(image, mode="outside-in").remembered() is None
 
 
-def test_a_name_in_a_store_is_asked_each_time(node: Node) -> None:
-    """What it is the name of today, only the node knows."""
+def test_a_name_in_a_store_is_asked_each_time(refused: Refused, node: Node) -> None:
     spec = build("./app", mode="outside-in", runtime="docker", image="team/app:1")
-    assert resolve(Probe(spec, held("node01"), SITE, {}, None))[0].start.mpi == "openmpi"
+    assert resolve(Probe(nodes.Held(spec, held("node01"), SITE, {}), ("node01",)))[0].start.mpi == "openmpi"
     node.says = MPICH
-    with pytest.raises(Impossible, match="open file"):
-        resolve(Probe(spec, held("node01"), SITE, {}, None))
+    with refused(Impossible):
+        resolve(Probe(nodes.Held(spec, held("node01"), SITE, {}), ("node01",)))
 
 
 def replaced(probe: Probe, **environ: str) -> Probe:
-    probe.environ = {**probe.environ, **environ}
+    probe.held = probe.held._replace(environ={**probe.held.environ, **environ})
     return probe
 
 
-def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
-    """The node is asked again before that."""
+def test_what_is_remembered_refuses_nothing(refused: Refused, node: Node, image: Path) -> None:
     resolve(of(image, mode="outside-in"))
-    with pytest.raises(Impossible, match="0 of 1"):
+    with refused(Impossible):
         resolve(of(image, mpi="pmi2"))
     node.says = MPICH
     spec, _ = resolve(of(image, mpi="pmi2"))
@@ -126,7 +118,6 @@ def test_what_is_remembered_refuses_nothing(node: Node, image: Path) -> None:
 
 
 def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
-    """Each time, since it is there to tell what is."""
     for _ in range(2):
         spec, verdict = resolve(of(image, mpi="pmi2"), look=True)
         assert verdict is not None
@@ -136,7 +127,6 @@ def test_a_plan_asks_and_refuses_nothing(node: Node, image: Path) -> None:
 
 
 def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
-    """The answer of a run that does not ask is the same: ranks without an MPI where the image has no mpirun."""
     node.says = NO_MPI
     resolve(of(image), look=True)
     spec, verdict = started(of(image))
@@ -144,41 +134,31 @@ def test_auto_follows_what_is_remembered(node: Node, image: Path) -> None:
     assert verdict.startswith("verdict: none")
 
 
-def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path) -> None:
+def test_a_plan_without_nodes_has_what_is_remembered(node: Node, image: Path, says: Says) -> None:
     resolve(of(image, mode="outside-in"))
     paper = of(image, mode="outside-in")
-    paper.allocation = None
+    paper.held = paper.held._replace(allocation=None)
     _, verdict = resolve(paper, look=True)
     assert verdict is not None
     assert paper.origin.startswith("as a node reported at 2")
     (image.parent / "cache" / cache.FACTS).rename(image.parent / "away")
     paper = of(image, mode="outside-in")
-    paper.allocation = None
+    paper.held = paper.held._replace(allocation=None)
     assert resolve(paper, look=True)[1] is None
-    assert paper.origin == "no node was asked; this asks one: salloc -N 1 mnrun plan …"
+    says(paper.origin)
 
 
-@pytest.mark.parametrize(
-    ("given", "layer", "line"),
-    [
-        ({}, Layer.COMMAND_LINE, "mnrun check -N 1 --image /app.sif"),
-        ({"runtime": "singularity"}, Layer.JOB_FILE, "mnrun check -N 1 --runtime singularity --image /app.sif"),
-        ({"bind": ("/data",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
-        ({"bind": ("/data",)}, Layer.JOB_FILE, "salloc -N 1 mnrun plan …"),
-        ({"bind": ("/data",)}, Layer.PROFILE, "mnrun check -N 1 --image /app.sif"),
-        ({"container_args": "--nv", "partition": "gpu"}, Layer.JOB_FILE, "salloc -N 1 --partition gpu mnrun plan …"),
-        ({"module": ("cuda",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
-        ({"image_cache": "/images"}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
-        ({"env": ("PATH=/opt/bin",)}, Layer.COMMAND_LINE, "salloc -N 1 mnrun plan …"),
-    ],
-)
-def test_the_line_that_asks_a_node_asks_the_same(given: dict[str, Any], layer: Layer, line: str) -> None:
+def test_the_line_that_asks_a_node_asks_the_same(cases: Cases) -> None:
     """`mnrun check` is told nothing of the job itself, and its answer would be another one's."""
-    spec = build("./app", image="/app.sif", **given)
-    spec = replace(spec, origins={**spec.origins, **{name: Origin.of("there", layer) for name in given}})
-    paper = Probe(spec, None, SITE, {}, None)
-    assert paper.ask() is None
-    assert paper.origin == f"no node was asked; this asks one: {line}"
+
+    def line(words: str, layer: str) -> str:
+        spec = build("./app", image="/app.sif", **given(words))
+        origins = {name: Origin.of("there", Layer[layer]) for name in given(words)}
+        paper = Probe(nodes.Held(spec._replace(origins={**spec.origins, **origins}), None, SITE, {}), ())
+        assert paper.ask() is None
+        return paper.origin
+
+    cases(line)
 
 
 @pytest.mark.parametrize("says", ["", "srun: error\n"])
@@ -200,25 +180,25 @@ def test_what_is_old_or_anothers_is_not_believed(node: Node, image: Path, mocker
 def test_this_machine_is_asked_without_a_scheduler(image: Path, mocker: MockerFixture) -> None:
     ask = mocker.patch.object(process, "ask", return_value=FACTS)
     probe = of(image, mode="outside-in")
-    probe.site = replace(SITE, scheduler="local")
+    probe.held = probe.held._replace(site=SITE._replace(scheduler="local"))
     assert resolve(probe)[0].start.mpi == "openmpi"
     ask.assert_called_once()
 
 
 def test_hosts_are_asked_by_their_transport(image: Path, mocker: MockerFixture) -> None:
     probe = of(image, mode="outside-in")
-    probe.transport = transport = mocker.Mock()
-    transport.ask.return_value = {"node01": mocker.Mock(out=FACTS)}
+    transport = mocker.Mock()
+    probe.held = probe.held._replace(transport=transport)
+    transport.ask.return_value = {"node01": Answer(0, FACTS, "")}
     assert resolve(probe)[0].start.mpi == "openmpi"
     assert transport.ask.call_args.kwargs == {"only": ("node01",), "seconds": process.PROBE}
 
 
 def words_of(spec: JobSpec) -> tuple[str, ...]:
-    return Probe(spec, held("node01"), SITE, {}, None)._container()
+    return Probe(nodes.Held(spec, held("node01"), SITE, {}), ("node01",))._container()
 
 
 def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
-    """With its mounts and its PATH; one of a registry is not pulled for that."""
     assert words_of(build("./app", runtime="host")) == ("env",)
     spec = build("./app", bind=("/usr:/x",), env=("PATH=/x/bin",))
     assert words_of(spec)[-3:] == ("/home/alice/run/app.sif", "env", "PATH=/x/bin")
@@ -234,21 +214,19 @@ def test_the_image_is_asked_as_the_job_will_have_it(tmp_path: Path) -> None:
 
 
 def test_a_script_follows_what_is_remembered(node: Node, image: Path) -> None:
-    """It asks nobody as it is written; what it does not know, its ranks look at."""
     paper = of(image, launcher="srun")
-    paper.allocation = None
-    assert resolve(paper) == (paper.spec, None)
+    paper.held = paper.held._replace(allocation=None)
+    assert resolve(paper) == (paper.held.spec, None)
     node.says = MPICH
     resolve(of(image, launcher="srun"))
     assert resolve(paper)[0].start.mpi == "pmi2"
     assert len(node.questions) == 1
     wrong = of(image, mpi="pmix")
-    wrong.allocation = None
-    assert resolve(wrong)[0] == wrong.spec  # not refused by hearsay
+    wrong.held = wrong.held._replace(allocation=None)
+    assert resolve(wrong)[0] == wrong.held.spec  # not refused by hearsay
 
 
 def test_the_nodes_of_a_job_tell_of_networks(node: Node, image: Path) -> None:
-    """All of them, once; a plan has what its ranks will be told."""
     said = []
     for number in (1, 2):
         own = (

@@ -1,9 +1,4 @@
-"""Thousands of nodes: what guards there say, played in full to the launcher.
-
-It must not take longer over each word the more nodes there are.
-
-The bound means "never", and not "slow". A look at all nodes for each word would take an hour.
-"""
+"""Thousands of nodes, whose guards are played in full. A bound means "never", and not "slow"."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from mnrun.network import choose
 from mnrun.network.facts import network_facts
 from mnrun.nodes.status import Roster
 from mnrun.running import prepare
-from mnrun.system.process import Event
+from mnrun.system.events import Ended, Event, Line
 from mnrun.system.screen import Screen
 from unit.played import Launcher, Play, Stage, ended, say
 from unit.samples import SITE, build, make
@@ -29,7 +24,6 @@ BOUND = 300.0  # seconds of CPU. It takes eight on a quiet machine
 
 
 def facts(number: int, adapters: int) -> list[str]:
-    """What network_facts.sh says of a node with so many adapters for RoCE, and as many GPUs."""
     lines = ["nic lo kind=loopback state=unknown", f"nic eth0 kind=physical state=up speed=25000 numa=0 pci=p{number}"]
     lines += [f"address eth0 10.{number >> 8}.{number & 255}.1/8", "route 10.0.0.0/8 dev eth0", "feature verbs"]
     for port in range(adapters):
@@ -49,7 +43,6 @@ def facts(number: int, adapters: int) -> list[str]:
 
 
 def folded(lines: list[str]) -> Iterator[str]:
-    """As a guard says them."""
     said = ""
     for line in lines:
         if len(said) + len(line) > 990:
@@ -64,7 +57,6 @@ def names(nodes: int) -> list[str]:
 
 
 def coming(nodes: int, adapters: int) -> list[str]:
-    """The guards' words up to ready."""
     here = [f"here {name}" for name in names(nodes)]
     said = [f"fact {name} {some}" for n, name in enumerate(names(nodes), 1) for some in folded(facts(n, adapters))]
     return [
@@ -78,7 +70,6 @@ def coming(nodes: int, adapters: int) -> list[str]:
 
 
 def running(nodes: int, each: int) -> list[str]:
-    """The ranks', as they start and as they end, in no node's order."""
     ranks = [(name, rank * nodes + n) for rank in range(each) for n, name in enumerate(names(nodes))]
     begun = [f"rank {name} {rank} {nodes * each}" for name, rank in ranks]
     return [*begun, *(f"ended {name} {rank} 0" for name, rank in ranks)]
@@ -97,7 +88,7 @@ def test_a_launch_of_thousands_of_nodes(launch: Launcher, stage: Stage) -> None:
     )
     job = make(build("./app", mode="outside-in", launcher="srun"), *(EACH,) * NODES)
     begin = time.process_time()
-    assert launch.carry_out(job, cpus=NODES * EACH) == Outcome(0, dict.fromkeys(names(NODES), EACH))
+    assert launch.carry_out(job) == Outcome(0, dict.fromkeys(names(NODES), EACH))
     assert time.process_time() - begin < BOUND
     with open(launch.path / "log", encoding="utf-8") as log:
         assert (
@@ -114,7 +105,7 @@ def test_networks_of_thousands_of_nodes() -> None:
     assert all(map(roster.hear, lines))
     networks = {node: network_facts(facts) for node, facts in roster.facts.items()}
     chosen = {one.name: one.value for one in choose.of_job(build("./app"), networks, addresses)}
-    assert choose.warnings(build("./app"), networks, slurm=True) == []
+    assert choose.warnings(build("./app"), networks) == []
     assert time.process_time() - begin < BOUND
     assert chosen["NCCL_IB_HCA"].startswith("=mlx5_0:1,"), chosen
 
@@ -140,13 +131,13 @@ def test_images_of_thousands_of_nodes(launch: Launcher, stage: Stage, mocker: Mo
     class Step:
         def send(self, data: bytes) -> None:
             for line in pulling + images:
-                events.put(("line", "prepare", line))
+                events.put(Line("prepare", line))
 
         def pulse(self) -> None:
             pass
 
         def close(self) -> None:
-            events.put(("ended", "prepare", 0))
+            events.put(Ended("prepare", 0))
 
     made = prepare.prepare(job, SITE, {}, events, Screen(), lambda *words, **how: Step())  # type: ignore[arg-type]
     assert made.spec.container.image_name == "/cache/app.sif"

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from mnrun import environment
-from mnrun.model import Command
 from mnrun.schedulers import local
 from mnrun.schedulers.slurm import steps
 from unit.conftest import Shell
-from unit.samples import SITE, build, make
+from unit.samples import build, make
 
 
 def test_this_machine_is_an_allocation_of_one_node() -> None:
-    """With the CPUs that this process may use."""
     here = local.allocation({})
     assert (here.scheduler, here.job, len(here.nodes)) == ("local", "local", 1)
     assert here.nodes[0].cpus >= 1
@@ -42,23 +40,13 @@ def test_it_is_called_as_its_guard_calls_itself(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_the_guards_name_is_platform_node(sh: Shell) -> None:
-    """What the test above takes for granted."""
     assert sh("uname -n").decode().strip() == platform.node()
-
-
-def test_a_step_is_simply_started() -> None:
-    """No scheduler, no words of one, no variables of one."""
-    plan = make(build("./app"), 1)
-    for step in plan.steps:
-        assert local.command(step, plan, SITE) == Command(step.argv)
-    assert local.launch_environment(plan, SITE) == ()
-    assert local.client_environment({"A": "b"}, plan) == {"A": "b"}
 
 
 def test_the_name_that_a_surrounding_job_gives_this_machine() -> None:
     """B11: MNRUN_NODE of a job on --hosts is not the name of what an mnrun within it starts."""
-    plan, environ = make(build("./app"), 1), {"MNRUN_NODE": "ws1", "MNRUN_WAIT": "60", "A": "b"}
+    plan, environ = make(build("./app"), 1), {"MNRUN_NODE": "ws1", "A": "b"}
     assert local.client_environment(environ, plan) == steps.client_environment(environ, plan) == {"A": "b"}
     for context in environment.CONTEXTS:
-        assert environment.dropped("MNRUN_NODE", context)
-        assert not environment.dropped("MNRUN_JOB_ID", context)
+        assert environment.dropped("MNRUN_NODE", context, environment.RULES)
+        assert not environment.dropped("MNRUN_JOB_ID", context, environment.RULES)

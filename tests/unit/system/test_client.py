@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import pytest
 
 from mnrun.errors import SchedulerError
 from mnrun.model import Command
+from mnrun.schedulers.sge.cluster import CLIENT_LINES as GRID_ENGINE
+from mnrun.schedulers.slurm.client import CLIENT_LINES
 from mnrun.system import client
-from mnrun.system.client import EXITED
+from mnrun.system.client import NOTHING
 from unit.conftest import Shell
+from unit.texts import Refused
 
 LINE = b"srun: error: node01: task 0: Exited with exit code 3\n"
 
@@ -26,18 +28,34 @@ LINE = b"srun: error: node01: task 0: Exited with exit code 3\n"
         ([b"srun: error: no such job\n"], [b"srun: error: no such job\n"]),
         ([b"sru", b"nning\n"], [b"srunning\n"]),
         ([b"srun: half"], [b"srun: half"]),
+        ([b"s", b"lurmstep"], [b"slurmstep"]),
+        ([b"slurmstepd-n1: error: *** STEP 7.1 ON n1 CANC", b"ELLED AT 2026-11-28T04:49:11 ***\n"], []),
     ],
 )
 def test_the_clients_own_line_is_left_out(chunks: list[bytes], shown: list[bytes]) -> None:
-    """All other bytes go on as they come."""
-    assert list(filter(None, client.without(iter(chunks), EXITED))) == shown
+    assert list(filter(None, client.without(iter(chunks), CLIENT_LINES.own))) == shown
+
+
+def test_a_line_of_the_clients_gets_better_words() -> None:
+    own = client.Own((b"error: ",), rb"error: (\S+) didn't", rb"mnrun: \1 takes no more")
+    assert b"".join(client.without(iter([b"a\nerror: n1 did", b"n't\nerror: x\n"]), own)) == (
+        b"a\nmnrun: n1 takes no more\nerror: x\n"
+    )
+    assert own.words("error: n1 didn't") == "mnrun: n1 takes no more"
+    assert not own.has("error: n1 didn't")
+
+
+def test_a_line_that_qrsh_may_write_at_its_end() -> None:
+    own, line = GRID_ENGINE.own, b'error: commlib error: got pipe error (closing "node03/shepherd_ijs/1")\n'
+    assert b"".join(client.without(iter([b"a\n" + line[:20], line[20:] + b"error: b\n"]), own)) == b"a\nerror: b\n"
+    assert own.has(line.decode().rstrip())
 
 
 SCRIPT = """
-import os, re, sys
+import os, sys
 from mnrun.system import client
 from mnrun.model import Command
-sys.exit(client.run(Command(tuple(sys.argv[2:]), mark=sys.argv[1]), os.environ, re.compile(rb"srun: x")))
+sys.exit(client.run(Command(tuple(sys.argv[2:]), mark=sys.argv[1]), os.environ, client.Own((b"srun: ",), b"srun: x")))
 """
 
 
@@ -61,12 +79,10 @@ def _run(sh: Shell, mark: str, inner: str, code: int) -> list[bytes]:
     return sorted(said.splitlines())
 
 
-def test_a_client_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error has the scheduler's code."""
-
+def test_a_client_that_is_not_there(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object, **__: object) -> None:
         raise FileNotFoundError
 
     monkeypatch.setattr("subprocess.Popen", absent)
-    with pytest.raises(SchedulerError, match="srun is not on PATH"):
-        client.run(Command(("srun",)), {}, re.compile(b""))
+    with refused(SchedulerError):
+        client.run(Command(("srun",)), {}, NOTHING)

@@ -13,7 +13,6 @@ from mnrun.system.clock import Clock, begun
 
 
 def test_this_process_began_before_now() -> None:
-    """Its age is not that of the machine, and it does not begin anew."""
     first, now = begun(), time.monotonic()
     assert now - 24 * 3600 < first < now
     assert abs(begun() - first) < 0.1

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.system import client
-from mnrun.system.client import EXITED
+from mnrun.schedulers.slurm.client import CLIENT_LINES
+from mnrun.system import process
 from mnrun.system.copied import PART, Copied
+from unit.texts import Says
 
 
 def test_all_goes_on_and_the_last_part_is_kept() -> None:
@@ -30,7 +31,7 @@ def test_all_goes_on_and_the_last_part_is_kept() -> None:
 
 def test_lines_of_the_client_alone_are_left_out() -> None:
     reader, writer = os.pipe()
-    copied = Copied(writer, EXITED)
+    copied = Copied(writer, CLIENT_LINES.own)
     os.write(copied.end, b"first\nsrun: error: node01: task 0: Exited with exit code 3\nlast")
     copied.close()
     assert os.read(reader, 99) == b"first\nlast"
@@ -76,7 +77,6 @@ def test_a_process_that_stays_does_not_delay_the_end(end: Callable[[Copied, floa
 
 
 def test_a_slow_reader_gets_everything() -> None:
-    """Also what waits in full pipes at the end."""
     reader, writer = os.pipe()
     copied = Copied(writer)
     for size in (65536, 60000):  # a full pipe behind, and one in front
@@ -101,7 +101,7 @@ def test_a_slow_reader_gets_everything() -> None:
 
 
 class Disk:
-    """Stands in for client.write. It takes `room` bytes, and then none."""
+    """Stands in for process.write. It takes `room` bytes, and then none."""
 
     def __init__(self, room: int, number: int = errno.ENOSPC) -> None:
         self._room, self._number = room, number
@@ -112,19 +112,16 @@ class Disk:
             raise OSError(self._number, os.strerror(self._number))
 
 
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [(errno.ENOSPC, "no space left on device"), (errno.EDQUOT, "disk quota exceeded"), (errno.EFBIG, "file too large")],
-)
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: Says) -> None:
     """The program goes on, as under srun, and nothing of what it writes later lands behind a hole."""
-    monkeypatch.setattr(client, "write", Disk(3, number))
+    monkeypatch.setattr(process, "write", Disk(3, number))
     path = tmp_path / "out"
     with open(path, "wb") as file:
         copied = Copied(file.fileno())
         os.write(copied.end, b"text\n")
         copied.drain()
-        assert copied.lost() == f"{path}: {words}: 3 bytes are there, and the rest is lost"
+        says(copied.lost())
         assert copied.lost("out").startswith("out: ")
     assert path.read_bytes() == b"tex"
     assert copied.text == "text\n"

@@ -15,7 +15,6 @@ def public(private: str) -> str:
 
 
 def test_what_sshd_and_ssh_need() -> None:
-    """A key that authorized_keys knows, and a host key that known_hosts knows by our own name for it."""
     made = keys.make()
     assert set(made) == {"key", "authorized_keys", "hostkey", "known_hosts"}
     assert made["authorized_keys"] == public(made["key"]) + "\n"
@@ -28,7 +27,6 @@ def test_keys_end_with_a_newline() -> None:
 
 
 def test_no_job_has_anothers_keys() -> None:
-    """Nor is the host's key the client's."""
     one, other = keys.make(), keys.make()
     private = {one["key"], one["hostkey"], other["key"], other["hostkey"]}
     assert len(private) == 4

@@ -28,14 +28,12 @@ NO_IMAGE = "is not a container image (SIF, squashfs or directory) on this machin
     ],
 )
 def test_an_image_is_known_by_its_first_bytes(tmp_path: Path, content: bytes, fault: str) -> None:
-    """As the guard knows it."""
     (tmp_path / "image").write_bytes(content)
     assert paths.fault("image", str(tmp_path / "image")) == fault
     assert paths.fault("path", str(tmp_path / "image")) == ""
 
 
 def test_a_directory_is_an_image_if_it_has_a_shell(tmp_path: Path) -> None:
-    """The shell may be a link that leads nowhere here."""
     assert paths.fault("image", str(tmp_path)) == NO_IMAGE
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/nowhere/busybox")
@@ -43,7 +41,6 @@ def test_a_directory_is_an_image_if_it_has_a_shell(tmp_path: Path) -> None:
 
 
 def test_a_program_must_be_executable(tmp_path: Path) -> None:
-    """A missing one is called missing."""
     program = tmp_path / "app"
     assert paths.fault("program", str(program)) == "is not on this machine"
     program.write_text("#!/bin/sh\n")
@@ -73,15 +70,8 @@ def state(mode: int, gid: int) -> os.stat_result:
 @pytest.mark.parametrize(
     ("mode", "gid", "others"),
     [
-        (0o700, 1600, False),
-        (0o755, 1600, False),
-        (0o777, 1500, True),
-        (0o702, 1500, True),
-        (0o770, 1500, False),
-        (0o770, 1600, True),
-        (0o2775, 1600, True),
-        (0o770, 1507, True),
-        (0o770, 4711, True),
+        *((0o700, 1600, False), (0o755, 1600, False), (0o777, 1500, True), (0o702, 1500, True), (0o770, 1500, False)),
+        *((0o770, 1600, True), (0o2775, 1600, True), (0o770, 1507, True), (0o770, 4711, True)),
     ],
 )
 def test_a_group_is_others_unless_it_is_the_users_own(mine: Path, mode: int, gid: int, others: bool) -> None:

@@ -38,13 +38,11 @@ def everything(screen: Screen) -> None:
     ],
 )
 def test_plain_lines_in_a_log_file(capsys: pytest.CaptureFixture[str], quiet: bool, verbose: bool, seen: str) -> None:
-    """No escape sequence, nothing on standard output: that is the program's."""
     everything(Screen(quiet=quiet, verbose=verbose))
     assert capsys.readouterr() == ("", seen)
 
 
 def test_a_terminal_has_one_live_line(mocker: MockerFixture) -> None:
-    """It is started once, changes, and stops before the program gets the terminal."""
     mocker.patch.object(sys.stderr, "isatty", return_value=True)
     console = mocker.patch("rich.console.Console")
     status = console.return_value.status
@@ -60,7 +58,6 @@ def test_a_terminal_has_one_live_line(mocker: MockerFixture) -> None:
 
 
 def test_lines_do_not_tear_the_live_line(mocker: MockerFixture) -> None:
-    """They go through the same console, and nothing in them is markup."""
     mocker.patch.object(sys.stderr, "isatty", return_value=True)
     status = mocker.patch("rich.console.Console").return_value.status.return_value
     screen = Screen()
@@ -83,7 +80,6 @@ def test_a_phase_is_no_markup(mocker: MockerFixture, capsys: pytest.CaptureFixtu
 
 
 def test_quiet_has_no_live_line(mocker: MockerFixture) -> None:
-    """-Q on a terminal."""
     mocker.patch.object(sys.stderr, "isatty", return_value=True)
     console = mocker.patch("rich.console.Console")
     Screen(quiet=True).phase("waiting")
@@ -91,7 +87,6 @@ def test_quiet_has_no_live_line(mocker: MockerFixture) -> None:
 
 
 def test_a_terminal_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message that nobody can read stops nothing."""
     monkeypatch.setattr(sys, "stderr", ClosedTerminal())
     with pytest.raises(OSError):
         print("it is closed", file=sys.stderr, flush=True)

@@ -8,36 +8,33 @@ import signal
 
 import pytest
 
-from mnrun.system.process import Event
+from mnrun.system.events import Event, Signal, Told
 from mnrun.system.signals import Signals, cleaning_up, held
 from unit.world import World
 
 
 @pytest.mark.parametrize("told", [(), Signals.PROGRAMS])
 def test_signals_that_are_for_the_program(world: World, told: tuple[signal.Signals, ...]) -> None:
-    """They do not end us."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with Signals(events, told), world.allowed():
         signal.raise_signal(signal.SIGUSR1)
         signal.raise_signal(signal.SIGUSR2)
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
     heard = [events.get_nowait() for _ in range(events.qsize())]
-    assert heard == ([("told", "USR1", ""), ("told", "USR2", "")] if told else [])
+    assert heard == ([Told("USR1"), Told("USR2")] if told else [])
 
 
 def test_signals_become_events(world: World) -> None:
-    """For as long as they are watched; afterwards they are what they were."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     before = [signal.getsignal(signum) for signum in Signals.ALL]
     with Signals(events), world.allowed():
         for signum in Signals.ALL:
             signal.raise_signal(signum)  # to this very thread, so that it has come when this returns
-    assert [events.get_nowait() for _ in before] == [("signal", "", signum) for signum in Signals.ALL]
+    assert [events.get_nowait() for _ in before] == [Signal(signum) for signum in Signals.ALL]
     assert [signal.getsignal(signum) for signum in Signals.ALL] == before
 
 
 def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both our output and our errors: of `mnrun … | head` the errors are still read."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     (out, ours), (err, too) = os.pipe(), os.pipe()
     monkeypatch.setattr(Signals, "OUTPUTS", (ours, too))
@@ -46,7 +43,7 @@ def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(queue.Empty):
             events.get(timeout=1.5)
         os.close(err)
-        assert events.get(timeout=30) == ("signal", "", signal.SIGHUP)
+        assert events.get(timeout=30) == Signal(signal.SIGHUP)
     for fd in (ours, too):
         os.close(fd)
 
@@ -61,7 +58,6 @@ def test_a_handler_in_c_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGTERM])
 def test_a_signal_while_nobody_listens(world: World, signum: signal.Signals) -> None:
-    """mnrun cleans up first, and a second signal does not interrupt that."""
     cleaned = False
     with pytest.raises(SystemExit) as ended, cleaning_up(), world.allowed():
         try:
@@ -75,7 +71,6 @@ def test_a_signal_while_nobody_listens(world: World, signum: signal.Signals) -> 
 
 @pytest.mark.parametrize("signum", Signals.ALL)
 def test_a_signal_during_a_removal(world: World, signum: signal.Signals) -> None:
-    """The removal is whole before the signal counts, also where it is the first one."""
     removed = False
     with pytest.raises((SystemExit, KeyboardInterrupt)), cleaning_up(), world.allowed(), held():
         signal.raise_signal(signum)

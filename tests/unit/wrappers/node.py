@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mnrun.model import Site
 from mnrun.nodes import kit
+from mnrun.planning.commands import job_here
 from unit.conftest import Shell, own
 from unit.samples import build, make
 
@@ -44,7 +46,8 @@ class Node:
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")
-        lay(own(self.path), kit.files(plan, {"launch.env": launch, "index": "0\n", "master": "127.0.0.1 20000\n"}))
+        extra = {"launch.env": launch, "index": "0\n", "master": "127.0.0.1 20000\n"}
+        lay(own(self.path), kit.files(plan, extra, job_here(Site("slurm", "7"))))
         os.mkfifo(self.path / "up")
         self._up = os.open(self.path / "up", os.O_RDWR | os.O_NONBLOCK)
         for program in (*self.path.glob("bin/*"), *self.path.glob("out/*")):
@@ -64,7 +67,7 @@ class Node:
 
     @property
     def said(self) -> str:
-        """What the guard would have heard, but for the processes that say who they are."""
+        """Return what the guard would have heard, but for the processes that say who they are."""
         heard = (re.sub(r"^(rank \d+ \d+) .*", r"\1", line) for line in self._heard())
         return "".join(f"{line}\n" for line in heard if not PROCESS.match(line))
 
@@ -76,7 +79,7 @@ class Node:
 
 
 def path_of(place: Path, names: Iterable[str]) -> str:
-    """A PATH with these programs alone, in a folder that it makes."""
+    """Return a PATH with these programs alone, in a folder that it makes."""
     place.mkdir()
     for name in names:
         found = shutil.which(name)

@@ -15,7 +15,6 @@ from unit.wrappers.node import Node, executable, programs
 
 
 def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) -> None:
-    """And names the process that holds it: Apptainer's after its parent. The command's own words stay as they are."""
     node.fill(2, mode="outside-in", launcher="srun", force=True)
     script = """
     echo "41 $$" >holder; name=/dev/shm/sharens_instance_$$
@@ -30,7 +29,6 @@ def test_a_rank_waits_for_the_container_that_its_node_s_ranks_share(node: Node) 
 
 
 def test_a_rank_gets_the_changes_that_the_runtime_made(node: Node) -> None:
-    """Of nsenter's rank: what the container's first process has and its runtime had not, and what it has no more."""
     node.fill(2, mode="outside-in", launcher="srun")
     script = """
     source ./processes.sh; set -- --join-pid=x; echo x >held; echo 41 42 >holder; source ./join_container.sh
@@ -61,7 +59,6 @@ def test_each_rank_has_a_file_of_the_image_s_variables(node: Node) -> None:
 
 
 def test_a_home_that_the_node_lacks(node: Node) -> None:
-    """It is not mounted. The program's words stay, whatever they say."""
     node.fill(1, mode="outside-in", launcher="srun", image="/app.sif")
     home = "/home/nobody/none"
     job = node.path / "job.sh"
@@ -108,7 +105,6 @@ def test_the_shared_container_is_not_taken_for_one_of_long_ago(node: Node) -> No
 
 
 def test_a_box_drops_what_leaks_and_marks_what_it_starts(node: Node) -> None:
-    """The rules of this context; the job's mark; a TMPDIR of its own; its session noted for the guard."""
     node.fill(1)
     (node.path / "sessions").write_text("")
     leaks = {"SLURM_NTASKS": "8", "LD_PRELOAD": "", "PMIX_RANK": "1", "BASH_FUNC_ml%%": "() { :; }", "TMPDIR": "/x"}
@@ -139,7 +135,6 @@ POSIX = {"POSIXLY_CORRECT": "1"}  # which bash follows, too
 
 
 def test_a_box_keeps_a_variable_that_bash_follows(node: Node) -> None:
-    """Older bashes lack in posix mode what the adverbs need; the program has its variable all the same."""
     node.fill(1)
     (node.path / "look.sh").write_text("[[ ! -o posix ]] || echo posix\n")
     words = ("clean_env.sh", "inside", "tmp", "./look.sh", "sh", "-c", 'echo "$POSIXLY_CORRECT"')
@@ -147,7 +142,6 @@ def test_a_box_keeps_a_variable_that_bash_follows(node: Node) -> None:
 
 
 def test_an_engine_gets_a_variable_that_bash_follows(node: Node, tmp_path: Path) -> None:
-    """Into its container, as any other of the user's."""
     node.fill(1, runtime="podman")
     path = f"{programs(tmp_path / 'bin', podman='')}:{os.environ['PATH']}"
     words = ("clean_env.sh", "inside", "tmp", "./engine.sh", "podman", "run", "app")
@@ -155,7 +149,6 @@ def test_an_engine_gets_a_variable_that_bash_follows(node: Node, tmp_path: Path)
 
 
 def test_a_signal_does_not_end_a_head_in_posix_mode(node: Node) -> None:
-    """There it would end the read that waits for the program's code."""
     node.fill(1, 1, runtime="podman")
     before = f"cd {node.path}; mkfifo stdin; exec 7<>stdin; export head=$$\n"
     program = 'kill -s USR1 "$head"; sleep 0.3; echo "$POSIXLY_CORRECT"; exit 3'
@@ -184,12 +177,11 @@ def test_a_box_names_no_session_that_a_whole_container_has(sh: Shell) -> None:
     ],
 )
 def test_ranks_of_srun_in_a_tmp_of_the_jobs_own(node: Node, context: str, root: str, own: str, gds: str) -> None:
-    """They do not see what srun's PMIx shares there, and are told to do without; unless somebody has said how."""
-    node.fill(1)
+    node.fill(1, mode="outside-in", launcher=context.partition("-")[0])
     (node.path / "sessions").write_text("")
     (node.path / "mounts").write_text(f"94 78 0:201 {root} /tmp rw,relatime - tmpfs run rw\n")
-    box = node.path / "clean_env.sh"
-    box.write_text(box.read_text().replace("/proc/self/mountinfo", str(node.path / "mounts")))
+    for box in node.path.glob("step.sh"):
+        box.write_text(box.read_text().replace("/proc/self/mountinfo", str(node.path / "mounts")))
     environ = {"SLURM_JOB_ID": "7", **({"PMIX_MCA_gds": own} if own else {})}
     said = node.run("clean_env.sh", context, "tmp", "sh", "-c", "echo ${PMIX_MCA_gds-}", shell="bash", environ=environ)
     assert said.decode().strip() == gds
@@ -210,7 +202,6 @@ def test_without_a_driver_no_word_of_it(node: Node) -> None:
 
 
 def test_gpus_that_are_hidden(node: Node) -> None:
-    """Whatever the user's own settings of the runtime say."""
     node.fill(1, no_gpu=True)
     said = node.run(*GPUS, "sh", "-c", 'echo "${APPTAINER_NV-none} $APPTAINER_NO_NV"', shell="bash",
                     environ={"APPTAINER_NV": "1"})  # fmt: skip
@@ -218,7 +209,6 @@ def test_gpus_that_are_hidden(node: Node) -> None:
 
 
 def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
-    """The program of the step reads nothing; the node's pipe gets every byte."""
     node.fill(1, 1, runtime="podman")
     words = ("sh", "-c", "cat; cat ./stdin")
     said = node.run("head.sh", *words, before=f"cd {node.path}; mkfifo stdin\n", shell="bash", stdin=b"a\0b")
@@ -233,7 +223,6 @@ def test_the_head_takes_standard_input_around_mpirun(node: Node) -> None:
     ],
 )
 def test_a_heads_container_that_cannot_start(node: Node, container: str, said: str) -> None:
-    """The runtime's words are its node's reason. The errors of a program that has begun are the user's."""
     node.fill(1, 1)
     code = int(container.split()[-1])
     before = f"cd {node.path}; mkfifo stdin; exec 7<>stdin 2>&1\n"

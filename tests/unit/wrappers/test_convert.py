@@ -1,4 +1,4 @@
-"""Scripts for images on this machine: convert_image.sh with stand-ins for its programs, and build_group.sh."""
+"""Scripts for images on this machine: make_image.sh with stand-ins for its programs, and build_group.sh."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def imported(sh: Shell, place: Path, printed: str, code: int = 0) -> str:
     executable(place / "bin/docker", DOCKER)
     executable(place / "bin/apptainer", f"case $1 in build) mkdir $3 ;; exec) printf '{printed}'; exit {code} ;; esac")
     (place / "place").mkdir()
-    words = ("docker", "", "apptainer", str(place / "place"), "store", "app.sif", "app:1")
+    words = ("docker", "", "store", "apptainer", str(place / "place"), "app.sif", "app:1")
     path = f"{place}/bin:{os.environ['PATH']}"
-    said = sh(kit.with_engines("convert_image.sh"), *words, shell="bash", environ={"PATH": path}, code=code)
+    said = sh(kit.bundle("make_image.sh"), *words, shell="bash", environ={"PATH": path}, code=code)
     return said.decode()
 
 
@@ -36,16 +36,13 @@ def imported(sh: Shell, place: Path, printed: str, code: int = 0) -> str:
     ],
 )
 def test_an_image_keeps_its_variables(sh: Shell, tmp_path: Path, printed: str, change: str) -> None:
-    """Without the directory that the runtime appends to the search path."""
     assert imported(sh, tmp_path, rf"{printed}\0A=1\0") == f'<import>{change}<--change><ENV A="1"><-><app:1>'
 
 
 def test_no_image_without_its_variables(sh: Shell, tmp_path: Path) -> None:
-    """Where the runtime cannot start the image, to which no library of the node need fit."""
     assert imported(sh, tmp_path, "", code=255) == ""
 
 
 def test_the_code_of_a_builder_that_ends_at_once(sh: Shell, tmp_path: Path) -> None:
-    """The shell may look for it when it has gone already."""
     late = 'kill() { sleep 0.1; builtin kill "$@"; }; . "$0" "$@"'
     sh(f"exec bash -c '{late}' \"$@\"", str(wrappers()["build_group.sh"]), str(tmp_path), "sh", "-c", "exit 7", code=7)

@@ -37,9 +37,8 @@ def test_the_jobs_code(sh: Shell, tmp_path: Path, mnrun: str, srun: str, cancell
 
 
 def test_a_signal_for_the_program_ends_no_task(sh: Shell, tmp_path: Path) -> None:
-    """A task that waits has the job's code all the same."""
     executable(tmp_path / "bin/uname", "echo node02")
-    functions = "".join(f"/^{name}() {{/,/^}}/p;" for name in ("told", "leave", "stand_by"))
+    functions = "".join(f"/^{name}() {{/,/^}}/p;" for name in ("answered", "leave", "stand_by"))
     script = f"""set -euo pipefail
 eval "$(sed -n '{functions}' "$1")"
 place=$PWD/place
@@ -50,7 +49,6 @@ stand_by"""
 
 
 def test_the_end_is_over_before_slurms_kill(sh: Shell, tmp_path: Path) -> None:
-    """Of KillWait's 30 s the other tasks wait for 5 s. They may have gone when the code comes."""
     executable(tmp_path / "bin/sleep", f'echo "$*" >>{tmp_path}/slept')
     script = 'eval "$(sed -n "/^herald=/,/^\'/p" "$1")"; exec bash -p -c "$herald" herald "$PWD/place" 1 node02'
     environ = {"SLURM_NODEID": "0", "SLURMD_NODENAME": "node01", "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}

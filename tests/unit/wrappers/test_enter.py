@@ -13,13 +13,17 @@ from unit.samples import build, make
 # Two ranks that sleep, the second one below a shell. All end with the script.
 RANKS = """trap 'kill -KILL $(jobs -p) "$below" 2>/dev/null' EXIT
 cd mnrun.7
-note() { read -ra stat <"/proc/$1/stat"; echo "$1 ${stat[21]} " >"pid.$2"; }
-env A="it's" B=$'two\\nlines' C= MNRUN_JOB_ID=7-abcdef RANK=0 sleep 60 >/dev/null 2>&1 & note $! 0
-env MNRUN_JOB_ID=7-abcdef RANK=1 sh -c 'sleep 60; :' >/dev/null 2>&1 & note $! 1
+note() { # PID RANK PROGRAM: the process has its environment once it is PROGRAM
+  until read -r now <"/proc/$1/comm" && [[ $now == "$3" ]]; do :; done
+  read -ra stat <"/proc/$1/stat"
+  echo "$1 ${stat[21]} " >"pid.$2"
+}
+env A="it's" B=$'two\\nlines' C= MNRUN_JOB_ID=7-abcdef RANK=0 sleep 60 >/dev/null 2>&1 & note $! 0 sleep
+env MNRUN_JOB_ID=7-abcdef RANK=1 sh -c 'sleep 60; :' >/dev/null 2>&1 & note $! 1 sh
 below=''
 until [[ -n $below ]]; do read -r below _ <"/proc/$!/task/$!/children"; done
 echo "1 0" >pid.2
-sleep 60 >/dev/null 2>&1 & note $! 4
+sleep 60 >/dev/null 2>&1 & note $! 4 sleep
 : >pid.3
 cd ..
 """
@@ -44,7 +48,6 @@ def entered(place: Path, rank: str, *words: str) -> tuple[str, ...]:
 
 
 def test_a_command_has_the_environment_of_its_rank(sh: Shell, place: Path) -> None:
-    """It has that alone, with the mark, in the job's working directory and with the job's umask."""
     shown = '"$A" "$B" "${C-unset}" "${D-unset}" "$RANK" "$MNRUN_JOB_ID" "${MNRUN_RANK_PID:+pid}"'
     script = f'printf "<%s>" {shown}; pwd; umask; cat'
     words = entered(place, "0", "sh", "-c", script)

@@ -9,8 +9,6 @@ from unit.conftest import Shell
 
 
 def test_the_directories_behind_a_link_count(sh: Shell, tmp_path: Path) -> None:
-    """They also count where the last directory is not there yet. Nothing is said on standard error."""
-
     def exposed(path: Path) -> str:
         script = 'source "$1" && if exposed "$2" 2>&1; then echo "$REPLY"; fi'
         return sh(script, str(wrappers()["exposed.sh"]), str(path), shell="bash").decode().strip()

@@ -15,13 +15,14 @@ from mnrun.mpi.facts import mpi_facts
 from mnrun.network.facts import network_facts
 from mnrun.nodes import kit
 from mnrun.nodes.survey import node_survey
-from mnrun.schedulers.hosts.facts import host_facts
+from mnrun.schedulers.hosts.steps import host_facts
+from mnrun.schedulers.slurm import scheduler as slurm
 from unit.conftest import Shell
 from unit.decoys import Decoys
 from unit.samples import RECORDED
 from unit.wrappers.node import executable
 
-FACTS = wrapper("facts.sh")
+FACTS = kit.probe("facts.sh", slurm.ON_NODE)
 HOST = os.uname().nodename
 TOOLS = (
     *("bash", "cat", "cut", "env", "grep", "head", "mktemp", "readlink"),
@@ -33,7 +34,6 @@ MPIRUN = "#!/bin/sh\necho 'mpirun (Open MPI) 5.0.7'; printf 'Report\\tbugs\\n'\n
 
 @pytest.mark.parametrize("script", ["survey.sh", "mpi_node.sh", "mpi_image.sh", "host_facts.sh", "network_ask.sh"])
 def test_every_name_is_in_the_table(script: str) -> None:
-    """Of docs/internals/facts.md, in the row of its script."""
     table = (Path(__file__).parents[3] / "docs/internals/facts.md").read_text(encoding="utf-8")
     names = set(re.findall(r"\bfact ([a-z][a-z_]*(?:-[a-z]+)?)\b", spoken(script)))
     runtimes = {"docker", "podman", "ch"}  # they have one column
@@ -50,13 +50,11 @@ def test_every_subject_of_networks_is_in_the_table() -> None:
 
 
 def test_a_fact_is_one_line(sh: Shell) -> None:
-    """Whatever its value has in it; without a value it is none."""
     said = sh(FACTS + "fact a '' ; fact b 1 2; fact c $'x\\ty\\nz'; fact d '*'", shell="bash", environ=NODE).decode()
     assert said == "fact node07 node b 1 2\nfact node07 node c x y z\nfact node07 node d *\n"
 
 
 def test_facts_of_one_subject(sh: Shell) -> None:
-    """An image does not speak for its node, nor with a tab, which begins the next fact."""
     lines = b"image a 1\nnode a 2\nimages a 3\nimage a 4\tnode a 5\n"
     assert parse(sh(FACTS + "facts image", shell="bash", environ=NODE, stdin=lines).decode()) == [
         Fact("node07", "image", "a", "1"),
@@ -66,7 +64,6 @@ def test_facts_of_one_subject(sh: Shell) -> None:
 
 
 def test_no_process_is_started_for_a_fact(sh: Shell) -> None:
-    """Also where the name of the node is not in the environment."""
     script = f"set -m; trap 'echo forked' CHLD\n{FACTS}fact a 1; facts <<<'node b 2'; echo; (:)"
     said = sh(script, shell="bash", environ={"PATH": NODE["PATH"]}).decode()
     assert said == f"fact {HOST} node a 1\nfact {HOST} node b 2\n\nforked\n"
@@ -92,7 +89,6 @@ def test_a_node_without_a_driver(sh: Shell, tmp_path: Path) -> None:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> dict[str, str]:
-    """The environment of a node that has these tools alone, and an MPI."""
     for tool in TOOLS:
         (tmp_path / tool).symlink_to(shutil.which(tool) or "/nonexistent")
     (tmp_path / "mpirun.openmpi").write_text(MPIRUN)
@@ -102,12 +98,16 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 def test_a_setsid_that_is_too_old(sh: Shell, bare: dict[str, str], tmp_path: Path) -> None:
     executable(tmp_path / "setsid", '[ "$1" != --fork ]')
-    survey = node_survey(parse(sh(kit.survey(), shell="bash", environ=bare).decode()))
+    survey = node_survey(
+        parse(sh(kit.probe("survey.sh", slurm.ON_NODE + slurm.PROBE), shell="bash", environ=bare).decode())
+    )
     assert "setsid --fork (util-linux 2.32)" in survey.lacks
 
 
 def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:
-    survey = node_survey(parse(sh(kit.survey(), shell="bash", environ=bare).decode()))
+    survey = node_survey(
+        parse(sh(kit.probe("survey.sh", slurm.ON_NODE + slurm.PROBE), shell="bash", environ=bare).decode())
+    )
     assert "bash" in survey.values
     assert {"tar", "od"} <= set(survey.lacks)
     assert not {"grep", "sed"} & set(survey.lacks)
@@ -117,26 +117,33 @@ def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:
 def test_the_facts_of_a_host(sh: Shell, tmp_path: Path, decoys: Decoys) -> None:
     (tmp_path / "app.sif").write_text("SIF")
     environ = {**NODE, "HOME": "/home/al ice", "PATH": decoys.without}
-    said = sh(kit.asking_of_host(), str(tmp_path / "app.sif"), shell="bash", environ=environ).decode()
+    said = sh(kit.probe("host_facts.sh"), str(tmp_path / "app.sif"), shell="bash", environ=environ).decode()
     facts = host_facts(parse(said))
     assert (facts.size, facts.home, bool(facts.cpus), bool(facts.image)) == (3, "/home/al ice", True, True)
     assert (
-        host_facts(parse(sh(kit.asking_of_host(), str(tmp_path), shell="bash", environ=environ).decode())).image
+        host_facts(parse(sh(kit.probe("host_facts.sh"), str(tmp_path), shell="bash", environ=environ).decode())).image
         == "directory"
     )
 
 
 def test_the_networks(sh: Shell) -> None:
-    read = parse(sh(kit.asking(), shell="bash", environ={**NODE, "SSH_CONNECTION": "a 1 10.9.9.9 2"}).decode())
+    read = parse(
+        sh(
+            kit.probe("network_ask.sh", slurm.ON_NODE),
+            shell="bash",
+            environ={**NODE, "SSH_CONNECTION": "a 1 10.9.9.9 2"},
+        ).decode()
+    )
     assert {fact.node for fact in read} == {"node07"}
     assert network_facts(read).nics["lo"].kind == "loopback"
     assert values(read, "node")["address"].count(".") == 3
 
 
 def test_the_mpis_of_node_and_image(sh: Shell, bare: dict[str, str]) -> None:
-    """The image is one that says more than it should."""
     image = ("env", "CUDA_VERSION=12.4", "sh", "-c", 'echo noise; echo "node mpi x"; exec "$@"', "sh")
-    said = sh(kit.asking_of_mpi(), "apptainer", "", "", *image, shell="bash", environ=bare).decode()
+    said = sh(
+        kit.probe(kit.MPI_NODE, slurm.ON_NODE + slurm.PROBE), "apptainer", "", "", *image, shell="bash", environ=bare
+    ).decode()
     facts = mpi_facts(parse(said))
     assert facts is not None
     assert facts.node.values["name"] == "node07"
@@ -151,7 +158,9 @@ def test_the_nodes_cuda_is_not_the_images(sh: Shell, bare: dict[str, str]) -> No
     """Apptainer passes the node's variables on to an image that does not set them; without a container they count."""
     environ = {**bare, "CUDA_VERSION": "13.0.2", "NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}
     for runtime, wanted in (("apptainer", (None, None)), ("host", ("13.0.2", "cuda>=13.0"))):
-        said = sh(kit.asking_of_mpi(), runtime, "", "", "env", shell="bash", environ=environ).decode()
+        said = sh(
+            kit.probe(kit.MPI_NODE, slurm.ON_NODE + slurm.PROBE), runtime, "", "", "env", shell="bash", environ=environ
+        ).decode()
         facts = mpi_facts(parse(said))
         assert facts is not None
         assert (facts.image.values.get("cuda"), facts.image.values.get("require")) == wanted
@@ -163,6 +172,29 @@ def test_an_image_of_a_cache_of_others_is_not_asked(sh: Shell, tmp_path: Path, b
     place.mkdir()
     place.chmod(0o777)
     words = ("apptainer", "", str(place), "sh", "-c", f": >{tmp_path}/ran")
-    said = sh(kit.asking_of_mpi(), *words, shell="bash", environ=bare).decode()
+    said = sh(kit.probe(kit.MPI_NODE, slurm.ON_NODE + slurm.PROBE), *words, shell="bash", environ=bare).decode()
     assert not (tmp_path / "ran").exists()
     assert f"silent other users may write to {place} (chmod go-w): name another with --image-cache" in said
+
+
+@pytest.mark.parametrize("version", ["cuda = '12.1'", "cuda: Optional[str] = '12.1'", "cuda = None"])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_python_of_an_image(sh: Shell, tmp_path: Path, shell: str, version: str) -> None:
+    """By its files alone: no program runs."""
+    programs, torch = tmp_path / "conda/bin", tmp_path / "conda/lib/python3.12/site-packages/torch"
+    torch.mkdir(parents=True)
+    programs.mkdir()
+    (torch / "version.py").write_text(f"from typing import Optional\n__version__ = '2.4.1+cu121'\n{version}\n")
+    (programs / "python3.12").write_text("#!/bin/sh\nexit 9\n")
+    (programs / "python3.12").chmod(0o755)
+    (programs / "python3").symlink_to("python3.12")
+    text = re.search(r"(?s)pythons\(\) \{.*?\n\}\n", wrapper("mpi_image.sh"))
+    assert text
+    line = f"{text[0]} subject=image; PATH={programs}; pythons; echo end"
+    said = sh(line, shell=shell, environ={}).decode().splitlines()
+    told = [f"image python 3.12 ({programs}/python3)", "image pytorch 2.4.1+cu121"]
+    assert said[:2] == told
+    assert ("image pytorch_cuda 12.1" in said) == ("12.1" in version)
+    assert (
+        sh(f"{text[0]} subject=image; PATH=/none; pythons; echo end", shell=shell, environ={}).decode()[-4:] == "end\n"
+    )

@@ -60,7 +60,6 @@ class Node:
 
 @pytest.fixture
 def dgx1(sh: Shell, tmp_path: Path) -> Node:
-    """Four GPUs at NUMA node 0, four at 2; 1 and 3 have none."""
     node = Node(sh, tmp_path)
     for bus in ("06", "07", "0a", "0b"):
         node.device(bus, 0)
@@ -90,7 +89,6 @@ def test_the_nearest_gpus(dgx1: Node, cpus: str, visible: list[str], wanted: str
 
 
 def test_mig_instances_are_where_their_gpu_is(sh: Shell, tmp_path: Path) -> None:
-    """And go by UUIDs of their own, never by numbers."""
     node = Node(sh, tmp_path)
     node.device("07", 0)
     node.device("87", 3)
@@ -100,7 +98,6 @@ def test_mig_instances_are_where_their_gpu_is(sh: Shell, tmp_path: Path) -> None
 
 
 def test_gpus_that_do_not_say_where_they_are(sh: Shell, tmp_path: Path) -> None:
-    """As in many a virtual machine: one is as near as the other."""
     node = Node(sh, tmp_path)
     assert node.near("mig")[:2] == ["0 GPU-00 -1", "1 GPU-11 -1"]
     assert node.closest("0", "0,1") == "0,1"
@@ -117,7 +114,6 @@ def test_a_virtual_machine_with_one_gpu(sh: Shell, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("adverb", ["gpus.sh", "ch-run.sh"])
 def test_an_mps_daemon_is_found_in_a_container(sh: Shell, tmp_path: Path, adverb: str) -> None:
-    """Its pipes and its log are mounted where the node has them; where there is no daemon, nothing is."""
     runtime = "apptainer" if adverb == "gpus.sh" else "charliecloud"
     place, pipes, log = tmp_path / "node", tmp_path / "pipes", tmp_path / "log"
     for directory in (place, pipes, log, tmp_path / "bin"):
@@ -139,6 +135,5 @@ def test_an_mps_daemon_is_found_in_a_container(sh: Shell, tmp_path: Path, adverb
 
 
 def test_the_ranks_share_is_asked_for_in_words(sh: Shell) -> None:
-    """Without srun, too, and of a program that starts its own ranks it is said that it has no effect."""
     assert build("./app", gpu_bind="closest").resources.gpu_bind == "closest"
     assert "mnrun_gpu_bind='closest'" in kit.values(make(build("./app", gpu_bind="closest"), 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal as signals
 from pathlib import Path
 
 import pytest
@@ -30,20 +31,18 @@ Usage:  docker run [OPTIONS] IMAGE [COMMAND] [ARG...]
 """: "Try `ch-run --help' or `ch-run --usage' for more information.",
 }
 
-NAMES = ("deaf", "listen", "kill_each", "pass_on", "sent")
+SIGNALS = wrapper("signals.sh")
 
 
 def function(name: str, script: str = "guard.sh") -> str:
     text = wrapper(script)
     start = text.index(f"\n{name}() {{")
-    end = text.index("\n", start + 1) if name == "deaf" else text.index("\n}\n", start) + 2
-    return text[start:end]
+    return text[start : text.index("\n}\n", start) + 2]
 
 
 @pytest.mark.parametrize("made", ['/bin/mkdir "$@"', "false"])
 def test_a_term_as_the_directory_is_made(sh: Shell, tmp_path: Path, made: str) -> None:
-    """It stayed, if the signal came before bash was ready to remove it. The lease under pdsh goes with it."""
-    script = f"""mkdir bin job.lease; cat >bin/mkdir <<'EOF'; chmod 700 bin/mkdir
+    script = f"""mkdir bin; cat >bin/mkdir <<'EOF'; chmod 700 bin/mkdir
 #!/bin/sh
 {made}; code=$?
 kill -TERM $PPID $$
@@ -54,8 +53,27 @@ EOF
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("job")] == []
 
 
+@pytest.mark.parametrize(
+    ("signal", "late"), [("TERM", "exec sleep 60"), ("KILL", 'sleep 0.2; exec /usr/bin/setsid "$@"')]
+)
+def test_a_signal_to_a_step_whose_undertaker_is_late(sh: Shell, tmp_path: Path, signal: str, late: str) -> None:
+    script = f"""mkdir bin; cat >bin/setsid <<'EOF'; chmod 700 bin/setsid
+#!/bin/sh
+echo $$ >"${{0%/*}}/late"
+{late}
+EOF
+    mkfifo lease; exec 3<>lease
+    PATH=$PWD/bin:$PATH bash -p -c "$1" "$PWD/job" <lease >/dev/null & boot=$!
+    until [ -s bin/late ]; do sleep 0.01; done
+    read undertaker <bin/late
+    kill -TERM "$undertaker"; kill -{signal} "$boot"; wait "$boot"; echo $?
+    for _ in $(seq 500); do [ -e job ] || break; sleep 0.01; done
+    kill -KILL "$undertaker" 2>/dev/null || true"""
+    assert sh(script, wrapper("boot.sh"), shell="bash") == f"{128 + signals.Signals[f'SIG{signal}']}\n".encode()
+    assert not (tmp_path / "job").exists()
+
+
 def test_an_undertaker_that_cannot_start(sh: Shell, tmp_path: Path) -> None:
-    """Its reason, and no directory is left."""
     text = wrapper("guard.sh")
     block = text[text.index("\ntrap '' PIPE\nif ! ") : text.index("\ntrap - PIPE\n")]
     script = f"""set -euo pipefail
@@ -69,13 +87,11 @@ wait $!
 
 
 def test_a_lease_that_is_silent_after_a_signal(sh: Shell) -> None:
-    """The signal goes on to the ranks, and the limit of the silence counts all the same."""
-    functions = "".join(map(function, NAMES)).replace("-t 5", "-t 0.3")
+    functions = function("listen").replace("-t 5", "-t 0.3")
     assert "-t 0.3" in functions
     script = f"""set -euo pipefail
-{functions}
-declare -A mnrun_heard=()
-mnrun_went=1 mnrun_connect=ssh mnrun_shell='' mnrun_silence=5
+{SIGNALS}{functions}
+mnrun_went=1 mnrun_connect=ssh mnrun_shell='' mnrun_silence=5 mnrun_warnings=TERM
 say() {{ echo "$1"; }}
 sleep 60 & rank=$!
 outer() {{ REPLY=$rank; }}
@@ -90,8 +106,22 @@ wait "$rank" || echo "$?" """
     assert sh(script, shell="bash").decode().splitlines() == [lost, "silent", "143"]
 
 
+@pytest.mark.parametrize("signal", ["USR1", "TERM"])
+def test_a_warning_reaches_all_ranks(sh: Shell, signal: str) -> None:
+    script = f"""set -euo pipefail
+{SIGNALS}
+mnrun_went=1 mnrun_connect=ssh mnrun_shell='' mnrun_silence=''
+say() {{ echo "$1"; }}
+outer() {{ REPLY=$1; }}
+sleep 60 & echo "$! 7" >pid.0
+sleep 60 & echo "$! 7" >pid.1
+trap 'warned {signal}' {signal}
+kill -{signal} $$
+for rank in 0 1; do read -r pid _ <pid.$rank && {{ wait "$pid" || echo ended; }}; done"""
+    assert sh(script, shell="bash").decode().splitlines() == ["warned", "ended", "ended"]
+
+
 def test_a_line_that_is_torn_at_a_blank(sh: Shell) -> None:
-    """The blank belongs to the line, though the time of a read ran out there."""
     script = f"""set -euo pipefail
 {function("listen").replace("-t 5", "-t 0.2")}
 mnrun_silence=60
@@ -112,12 +142,11 @@ listen; echo "$mnrun_word $mnrun_name $mnrun_data" """
     ids=["room", "full", "another's", "a link"],
 )
 def test_the_jobs_directory_in_shared_memory(sh: Shell, tmp_path: Path, before: str, said: str) -> None:
-    """A full /dev/shm may have room for a directory, and none for a file. A limit plays it."""
     own(tmp_path)
     script = f"""set -euo pipefail
 trap '' XFSZ; {before}
 say() {{ echo "$*"; }}
-{function("beside", "sweep.sh")}{function("shared_memory")}
+{function("is_our_directory", "sweep.sh")}{function("shared_memory")}
 mnrun_shm=$PWD/shm
 if shared_memory; then echo made; fi"""
     why = "" if said == "made" else f"fail cannot make {tmp_path}/shm on this node: "
@@ -149,17 +178,15 @@ finish"""
 
 
 def test_memory_that_is_used_up_where_the_disk_is_full(sh: Shell) -> None:
-    """Nobody hears of it then, and nothing else ends for it."""
     script = f"""set -euo pipefail
 {wrapper("memory.sh")}
-memory_group() {{ REPLY=x; }}; memory_kills() {{ REPLY=1; }}
+memory_now() {{ mnrun_kills=1; }}
 trap '' XFSZ; ulimit -f 0
 memory_note 2>&1; echo lives"""
     assert sh(script, shell="bash") == b"lives\n"
 
 
 def last_words(sh: Shell, log: str) -> list[str]:
-    """What the guard tells of a container whose output is this."""
     Path("serve.log").write_text(log)
     said = sh(f"set -euo pipefail; source {wrappers()['detach.sh']}; last_words", shell="bash").decode()
     return [line.removeprefix("log ") for line in said.splitlines()]
@@ -173,7 +200,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("text", RUNTIMES, ids=lambda text: text.entry)
 def test_the_error_of_a_runtime_comes_before_its_help(sh: Shell, text: Text) -> None:
-    """The launcher shows three lines, and they have the cause."""
     said = last_words(sh, text.output + "\n" + "  --option   what it does\n" * 160)
     cause = diagnose(said[-3:], text.code)
     assert cause is not None, said
@@ -189,17 +215,12 @@ def test_an_option_that_the_runtime_does_not_have(sh: Shell, begin: str) -> None
 
 @pytest.mark.usefixtures("here")
 def test_a_container_that_names_no_error(sh: Shell) -> None:
-    """The last lines of its output, without colours and empty lines."""
     assert last_words(sh, "") == []
     assert last_words(sh, "\x1b[91mone\x1b[0m\n\ntwo\n") == ["one", "two"]
     assert last_words(sh, "".join(f"{number}\n" for number in range(9))) == ["4", "5", "6", "7", "8"]
 
 
 def test_what_a_node_waits_for(sh: Shell) -> None:
-    """Of the job's processes the youngest without a child, with the place in the kernel where it waits.
-
-    What runs in the job's directory or its `box` is a helper of mnrun's, so an older process elsewhere comes first.
-    """
     script = f"""set -euo pipefail
 mkdir box
 {wrapper("processes.sh")}
@@ -221,41 +242,65 @@ alive() {{ mnrun_alive=("$other" "$helper"); }}
 waits
 alive() {{ mnrun_alive=(); }}
 waits"""
-    said, elsewhere, boxed, nothing = sh(script, shell="bash").decode().splitlines()
+    said, elsewhere, helper, nothing = sh(script, shell="bash").decode().splitlines()
     assert said.startswith("waits sleep 62 (") and said.endswith(")"), said
     assert elsewhere.startswith("waits sleep 60 ("), elsewhere
-    assert boxed.startswith("waits sleep 60 ("), boxed
+    assert helper.startswith("waits sleep 60 ("), helper
     assert nothing == "waits "
 
 
 def test_a_container_that_starts_after_the_sweep(sh: Shell) -> None:
-    """Its box lives on, and nobody else would end it: the guard sweeps again."""
     script = f"""set -uo pipefail
-remain() {{ [[ -d /proc/$1 ]]; }}
-rest() {{ sleep 0.001; }}
-sleep 60 >/dev/null & box=$!
-sweep_all() {{ echo swept; kill "$box"; wait "$box"; }}
+any_alive() {{ [[ -d /proc/$1 ]]; }}
+pause_10ms() {{ sleep 0.001; }}
+sleep 60 >/dev/null & inner=$!
+sweep_all() {{ echo swept; kill "$inner"; wait "$inner"; }}
 {wrapper("processes.sh")}
 {function("outlast")}
-outlast "$box"
-outlast "$box"
+outlast "$inner"
+outlast "$inner"
 echo done"""
     assert sh(script, shell="bash").decode().split() == ["swept", "done"]
 
 
-def test_a_box_that_ends_while_the_guard_does(sh: Shell) -> None:
-    """In a trap, bash reaps no child before `wait`: /proc still has it, as a zombie."""
+def test_a_container_that_ends_while_the_guard_does(sh: Shell) -> None:
     script = f"""{wrapper("processes.sh")}
 {function("outlast")}
 mkfifo lease
-rest() {{ sleep 0.01; }}
+pause_10ms() {{ sleep 0.01; }}
 sweep_all() {{ echo swept; }}
-sleep 0.3 & box=$!
-trap 'outlast "$box"; echo gone' EXIT
+sleep 0.3 & inner=$!
+trap 'outlast "$inner"; echo gone' EXIT
 trap 'exit 0' HUP
 (sleep 0.1; kill -HUP $$) &
 read -rt 20 <>lease"""
     assert sh(script, shell="bash").decode().splitlines()[-1] == "gone"
+
+
+FINISH = f"""set -uo pipefail
+{wrapper("processes.sh")}
+{function("removed")}
+{function("finish")}
+pause_10ms() {{ read -rt 0.01 <>idle; }}; mkfifo idle
+forget_keys() {{ :; }}; dismiss() {{ :; }}; memory_used_up() {{ return 1; }}; enclosed() {{ return 1; }}
+used() {{ :; }}; say() {{ :; }}; wipe() {{ :; }}; sweep_all() {{ echo swept; }}
+mnrun_mouth=1 mnrun_life=1 mnrun_left='' mnrun_joined=1
+true & mnrun_admitting=$! mnrun_forwarder=$!
+"""
+
+
+@pytest.mark.parametrize(
+    ("removing", "said"),
+    [
+        ("(sleep 0.3; echo removed) & mnrun_removing=$!", ["removed", "swept", "done"]),
+        ("sleep 60 >/dev/null & mnrun_removing=$! SECONDS=0", ["swept", "done"]),
+        ("", ["swept", "done"]),
+    ],
+)
+def test_remains_are_removed_before_the_sweep(sh: Shell, removing: str, said: list[str]) -> None:
+    """Without remains, the end starts no process. It waits for a removal that hangs for 3 s, and not longer."""
+    script = f"{FINISH}{removing}\nfinish 2>/dev/null; ((SECONDS < 6)) || echo late; kill %% 2>/dev/null"
+    assert [word for word in sh(f"{script}; true", shell="bash").decode().split() if word != "closed"] == said
 
 
 @pytest.mark.parametrize("database", ["/etc/group", "/nowhere"])
@@ -275,7 +320,6 @@ def test_everybody_is_somebody_in_the_container(node: Node, database: str) -> No
 
 
 def test_a_word_that_comes_in_parts_is_heard_whole(sh: Shell) -> None:
-    """However long a busy machine takes over it: the beat, which comes between, takes none of it away."""
     text = wrapper("guard.sh")
     forward = text[text.index("forward() {") :].partition("\n}\n")[0]
     script = f"""deaf() {{ :; }}; network() {{ :; }}; user_name() {{ :; }}; mnrun_node=n1 mnrun_beat=0.1
@@ -306,7 +350,6 @@ printf '%s\\n' "$@" >facts; echo 'cat facts' >network_facts.sh; network"""
 
 
 def test_answers_in_a_trap(sh: Shell) -> None:
-    """There, a `return` without a value has the exit code from before the trap (bash(1)): no memory passed for some."""
     script = f"""{wrapper("processes.sh")}
 {wrapper("memory.sh")}
 unset SLURM_JOB_ID
@@ -325,26 +368,21 @@ exit"""
 
 
 def test_a_second_signal_does_not_end_the_guard(sh: Shell) -> None:
-    """It may come before the shell that passes the first one on is deaf. The guard ended with 138, now and then."""
-    text = wrapper("guard.sh")
-    sent = text[text.index("sent() {") :].partition("\n}\n")[0]
-    script = f"""set -euo pipefail; mnrun_went=1 mnrun_connect=pipe mnrun_shell=''; declare -A mnrun_heard=()
+    script = f"""set -euo pipefail; mnrun_went=1 mnrun_connect=pipe mnrun_shell='' mnrun_warnings=TERM
+{SIGNALS}
 deaf() {{ [[ -e second ]] || {{ : >second; kill -s USR1 "$BASHPID"; }}; }}
 pass_on() {{ echo "passed $1"; }}
-{sent}
-}}
 sent USR1; sent USR1; echo lives"""
     assert sh(script, shell="bash").decode().splitlines() == ["passed USR1", "lives"]
 
 
 @pytest.mark.parametrize("ranks", [1, 3, 200])
 def test_each_rank_of_a_node_may_begin(sh: Shell, ranks: int) -> None:
-    """Whether it waits already, or comes later."""
     script = f"""set -euo pipefail
 {function("begin")}
 mkfifo there; exec {{mnrun_there}}<>there
 for _ in {{1..{ranks}}}; do (read -r line <there && echo begun) & done
-begin
+begin "$mnrun_there"
 read -rt 9 line <there && echo begun
 wait"""
     assert sh(script, shell="bash").decode().split() == ["begun"] * (ranks + 1)

@@ -9,7 +9,7 @@ from unit.conftest import Shell
 
 # The job's control group is a directory here, of version 2 or 1.
 GROUP = """
-memory_group() { REPLY=$PWD/group; }
+job_group() { REPLY=$PWD/group; }
 mkdir group
 two() { printf 'oom_kill %s\\n' "$1" >group/memory.events; echo 300 >group/memory.max; }
 one() {
@@ -31,6 +31,5 @@ judge() { if memory_used_up; then echo "$REPLY"; else echo enough; fi; }
     ],
 )
 def test_an_earlier_launch_does_not_count(sh: Shell, script: str, said: str) -> None:
-    """Its killed processes stay in the job's account, and so does the highest use."""
     whole = f"set -euo pipefail\n{wrapper('memory.sh')}{GROUP}{script}"
     assert sh(whole, shell="bash").decode() == f"{said}\n"

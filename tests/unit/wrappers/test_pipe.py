@@ -1,6 +1,4 @@
-"""The pipe between commands of nodes, run for real on one node that asks itself.
-
-These are pipe_ssh.sh, worker.sh, pipe_serve.sh, pipe_demux.sh in the guard's loop, and the launcher's relay."""
+"""The pipe between commands of nodes, run for real on one node that asks itself."""
 
 from __future__ import annotations
 
@@ -20,13 +18,13 @@ from mnrun.nodes import kit
 from unit.conftest import Shell, own
 
 from .node import executable
-from .test_guard import function
+from .test_guard import SIGNALS, function
 
 WRAPPERS = ("pipe_ssh.sh", "pipe_serve.sh", "pipe_demux.sh", "pipe_frames.sh", "worker.sh", "pid.sh", "session.sh")
 
 # The guard's loop over the lease, in its own directory.
 GUARD = rf"""set -euo pipefail
-{function("deaf")}
+{SIGNALS}
 {function("listen")}
 {function("text")}
 LC_ALL=C
@@ -81,7 +79,6 @@ class Asking(Protocol):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A node's directory with all that the pipe wants there."""
     own(tmp_path)
     for name in WRAPPERS:
         (tmp_path / name).write_text(wrapper(name))
@@ -94,8 +91,6 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def asking(sh: Shell, home: Path) -> Asking:
-    """Runs a script on this node, and gives the lines that it has said."""
-
     def run(script: str, *, lost: str = "^$", bash: bool = False) -> list[str]:
         plain = shutil.which("bash" if bash else "dash")
         assert plain
@@ -117,7 +112,6 @@ def asking(sh: Shell, home: Path) -> Asking:
 
 @pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
 def test_a_commands_streams_and_code(asking: Asking, bash: bool) -> None:
-    """More than the windows hold, both ways; its errors apart; and nothing of it stays."""
     script = """seq 30000 | tee in | sh ./pipe_ssh.sh n1 'cat; echo err >&2; exit 3' >out 2>err; echo $?
 sh ./pipe_ssh.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
     assert asking(script, bash=bash) == ["3", "0", "err"]
@@ -134,7 +128,6 @@ sh ./pipe_ssh.sh -n n1 true; echo $?; quiet; cmp in out; cat err"""
     ],
 )
 def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, arrived: list[str]) -> None:
-    """Where no later one of its stream tells of it, their number in `code` does; what has not ended is ended."""
     script = f"sh ./pipe_ssh.sh -n n1 '{command}' >out 2>err; echo $?; quiet; sort -u out err"
     assert asking(script, lost=f"n1 [^ ]+ {lost} ") == [
         "255",
@@ -144,7 +137,6 @@ def test_a_line_of_an_output_is_lost(asking: Asking, lost: str, command: str, ar
 
 @pytest.mark.parametrize("lost", ["in 0", r"in\+ 6[0-9]{3}", "in 2[0-9]{4}"])
 def test_a_part_of_an_input_is_lost(asking: Asking, lost: str) -> None:
-    """The command ends with an error; what it does at the end of its input, it does not do."""
     size = 5 if lost == "in 0" else 18000
     script = f"""head -c {size} /dev/zero | sh ./pipe_ssh.sh n1 'cat >copy; echo done >done' 2>err; echo $?
 quiet; cat err; ls done 2>/dev/null || :"""
@@ -152,7 +144,6 @@ quiet; cat err; ls done 2>/dev/null || :"""
 
 
 def test_an_input_whose_decoder_is_killed(asking: Asking, home: Path) -> None:
-    """As where the node has no memory left. The command does not go on with a part of its input."""
     once = home / "once"
     killed = f"case $1 in -d) [ ! -e {once} ] || kill -KILL $$; : >{once} ;; esac"
     executable(home / "bin/base64", f'{killed}\nexec {shutil.which("base64")} "$@"')
@@ -182,7 +173,6 @@ def test_who_waits_for_input_does_not_outlive_the_command(
 
 
 def test_an_input_that_is_not_read_to_its_end(asking: Asking) -> None:
-    """Its messages go, also one that was not whole."""
     script = """for n in 1 2 3 4 5 6 7 8; do yes | head -c 3000000 | sh ./pipe_ssh.sh n1 'head -n 1'; done; quiet
 ls -d run.* ask.* 2>/dev/null || :"""
     assert asking(script) == ["y"] * 8
@@ -199,7 +189,6 @@ def test_signals_of_the_one_who_asks(asking: Asking, bash: bool) -> None:
 
 
 def test_a_part_of_a_command_is_lost(asking: Asking) -> None:
-    """Nobody waits for ever, and none of it runs."""
     script = (
         f"sh ./pipe_ssh.sh -n n1 'touch ran; echo {'x' * 2000}' 2>err; echo $?; quiet; cat err; ls ran 2>/dev/null || :"
     )
@@ -209,14 +198,12 @@ def test_a_part_of_a_command_is_lost(asking: Asking) -> None:
 
 @pytest.mark.parametrize("bash", [False, True], ids=["dash", "bash"])
 def test_words_arrive_as_they_are(asking: Asking, bash: bool) -> None:
-    """Of any characters, and longer than some lines."""
     words = ("  a  b ", "\\n \\ * $HOME `id` ;", "x y  " * 400, "ü\n\ttab", "\N{SNOWMAN}" * 700, ":")
     calls = [f"sh ./pipe_ssh.sh -n n1 printf %s {shlex.quote(shlex.quote(word))}; echo ." for word in words]
     assert "\n".join(asking("\n".join(calls), bash=bash)) == "\n".join(f"{word}." for word in words)
 
 
 def test_a_command_that_cannot_be_kept_there(asking: Asking, home: Path) -> None:
-    """A full disk, say: an error, and the node answers the next one."""
     mkfifo = shutil.which("mkfifo")
     (home / "bin/mkfifo").write_text(f'#!/bin/sh\ncase $1 in run.*) exit 1 ;; esac\nexec {mkfifo} "$@"\n')
     (home / "bin/mkfifo").chmod(0o755)
@@ -225,7 +212,6 @@ def test_a_command_that_cannot_be_kept_there(asking: Asking, home: Path) -> None
 
 
 def test_an_output_that_cannot_be_kept_there(asking: Asking, home: Path) -> None:
-    """Is an error, and no end of it."""
     (home / "bin/dd").write_text(f'#!/bin/sh\n[ "$1" != bs=65536 ] || exit 1\nexec {shutil.which("dd")} "$@"\n')
     (home / "bin/dd").chmod(0o755)
     script = "sh ./pipe_ssh.sh -n n1 'echo 1' 2>err; echo $?; quiet; cat err"
@@ -242,7 +228,6 @@ def test_an_output_that_cannot_be_kept_there(asking: Asking, home: Path) -> None
     ],
 )
 def test_a_disk_that_becomes_full(sh: Shell, home: Path, before: str, kind: str, source: str, lost: bool) -> None:
-    """The length that is told is not that of the data which arrives."""
     script = f""". ./pipe_frames.sh
 message() {{ size=$(base64 -w 0 <"$2" | wc -c); arrived=$((arrived + size)); sent=$((sent + size)); }}
 {before}
@@ -255,14 +240,12 @@ ANSWER = """mkfifo up; exec 9<>up; echo n1 >self"""
 
 
 def test_a_signal_before_the_command_began(sh: Shell, home: Path) -> None:
-    """It does not begin, and its answer ends."""
     script = """: >run.n2.AbC.stop
 sh ./pipe_serve.sh n2 AbC '0 0 ::touch ran:'; read -r line <&9; echo "$line"; ls -d run.* ran 2>/dev/null || :"""
     assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 143 0 0"]
 
 
 def test_a_command_that_is_killed_before_it_begins(sh: Shell, home: Path) -> None:
-    """Its answer ends."""
     script = """sh ./pipe_serve.sh n2 AbC '0 0 ::touch ran:' sh -c 'kill -KILL $$'; read -r line <&9; echo "$line"
 ls -d run.* ran 2>/dev/null || :"""
     assert sh(f"{ANSWER}\n{script}").decode().splitlines() == ["answer n2 AbC code 137 0 0"]

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from mnrun.nodes import kit
+from unit.cases import Cases
 from unit.conftest import Shell
+from unit.texts import Says
 
 # Its standard input is a lease, which ends once the node has the image.
 PULL = """\
@@ -34,7 +36,7 @@ class Node:
         self.job = (
             f"7-{place.name}.{os.getpid()}"  # what ends of one is looked for by it, on the whole machine, and late
         )
-        (place / "pull_image.sh").write_text(kit.puller())
+        (place / "pull_image.sh").write_text(kit.probe(kit.PULL, "mnrun_beat= mnrun_silence=\n"))
         (place / "bin").mkdir()
 
     def program(self, name: str, script: str) -> None:
@@ -62,71 +64,20 @@ case $1 in
 esac
 """
 APPTAINER = 'echo "$SAID" >&2; exit 255'
-PRIVATE = (
-    "Error response from daemon: pull access denied for alice/private, repository does not exist or may require "
-    "'docker login': denied: requested access to the resource is denied"
-)
-DAEMON = "Error response from daemon: "
-OCI = "FATAL:   While making image from oci registry: error fetching image to cache: "
-MISSING = "executable file not found in $PATH"
-WORDS = {
-    "a private image": (
-        ("docker", "alice/private:1", PRIVATE),
-        "docker.io refuses the login for alice/private:1: `docker login` (pull access denied",
-    ),
-    "no such tag": (
-        ("docker", "reg:5000/app:9", f"{DAEMON}manifest for reg:5000/app:9 not found: manifest unknown"),
-        "there is no reg:5000/app:9: check its name and tag (manifest for",
-    ),
-    "a login helper that is elsewhere": (
-        (
-            "docker",
-            "reg:5000/app:1",
-            f'error getting credentials - err: exec: "docker-credential-x": {MISSING}, out: ``',
-        ),
-        "cannot pull reg:5000/app:1: the login helper of ~/.docker/config.json is not on this node",
-    ),
-    "a program that lacks": (
-        ("apptainer", "docker://app:1", f'{OCI}while building SIF: exec: "mksquashfs": {MISSING}'),
-        "cannot pull docker://app:1: this node lacks a program that apptainer needs (while building SIF",
-    ),
-    "a runtime that lacks": (
-        ("apptainer", "docker://app:1", "mnrun: line 7: apptainer: command not found"),
-        "cannot pull docker://app:1: this node lacks the program: install it, or load its module (mnrun: line 7: app",
-    ),
-    "a registry that is down": (
-        ("docker", "reg:5000/app:1", f'{DAEMON}Get "https://reg:5000/v2/": dial tcp: connect: connection refused'),
-        "the registry reg:5000 does not answer: the nodes must reach it",
-    ),
-    "a certificate that nobody knows": (
-        ("docker", "reg:5000/app:1", f"{DAEMON}tls: failed to verify certificate: x509: certificate signed by unknown"),
-        "this node does not trust the certificate of reg:5000: an admin adds its CA",
-    ),
-    "a registry that has had enough": (
-        ("apptainer", "docker://app:1", f"{OCI}toomanyrequests: You have reached your pull rate limit."),
-        "docker.io refuses further requests from here: `apptainer registry login`",
-    ),
-    "a file that is closed": (
-        ("apptainer", "docker://app:1", "FATAL:   could not open /home/x/.apptainer/y: permission denied"),
-        "cannot pull docker://app:1: could not open /home/x/.apptainer/y: permission denied",
-    ),
-}
 
 
-@pytest.mark.parametrize("why", WORDS)
-def test_an_image_that_cannot_be_had(node: Node, why: str) -> None:
-    """One line: what is wrong, what was said, what to do."""
-    (runtime, reference, said), wanted = WORDS[why]
-    node.program(runtime, DOCKER if runtime == "docker" else APPTAINER)
-    kind, place = ("store", "") if runtime == "docker" else ("file", str(node.place / "cache"))
-    lines = node.pull(kind, reference, "missing", place, node.job, runtime, environ={"SAID": said})
-    line = next((line for line in lines if line.startswith("unpulled")), str(lines))
-    assert line.startswith(f"unpulled node01 {wanted}"), line
-    assert not list(node.place.glob("mnrun.pull.*"))
+def test_an_image_that_cannot_be_had(cases: Cases, node: Node) -> None:
+    def said(runtime: str, reference: str, words: str) -> str:
+        node.program(runtime, DOCKER if runtime == "docker" else APPTAINER)
+        kind, place = ("store", "") if runtime == "docker" else ("file", str(node.place / "cache"))
+        lines = node.pull(kind, reference, "missing", place, node.job, runtime, environ={"SAID": words})
+        assert not list(node.place.glob("mnrun.pull.*"))
+        return next((line for line in lines if line.startswith("unpulled")), str(lines))
+
+    cases(said)
 
 
 def test_a_lease_that_ends_at_the_last_word(node: Node) -> None:
-    """The node has removed its lock when the script ends. Nobody else does it here, in the place of the undertaker."""
     node.program("apptainer", APPTAINER)
     node.program("setsid", "exec cat >/dev/null")
     script = node.place / "pull_image.sh"
@@ -138,7 +89,6 @@ def test_a_lease_that_ends_at_the_last_word(node: Node) -> None:
 
 
 def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
-    """Not in the runtime directory of the machine where it was typed; and one that lies there is read first."""
     store, mine = node.place / "store", node.place / "run/containers"
     mine.mkdir(parents=True)
     (mine / "auth.json").write_text("{}")
@@ -157,7 +107,6 @@ def test_podmans_login_is_told_where_nodes_see_it(node: Node) -> None:
 
 
 def test_a_digest_that_is_there_is_not_converted_again(node: Node) -> None:
-    """Whatever name it came by, and whoever is to be asked for it."""
     node.program("apptainer", f"echo asked >{node.place}/asked; exit 1")
     (node.place / "cache").mkdir()
     held = node.place / "cache" / f"{DIGEST.replace(':', '-')}.sif"
@@ -174,7 +123,6 @@ def test_a_digest_that_is_there_is_not_converted_again(node: Node) -> None:
 
 
 def test_a_lease_that_ends_while_a_node_cleans_up(node: Node) -> None:
-    """The launcher ends it at the last node's word, and no undertaker lives where Slurm kills what the step leaves."""
     node.program("setsid", ":")
     node.program("grep", "sleep 0.5")
     (node.place / "cache").mkdir()
@@ -212,7 +160,6 @@ while compgen -G 'mnrun.pull.*' >/dev/null; do sleep 0.1; done
 
 
 def test_a_pull_that_was_cut_off_goes_on(node: Node) -> None:
-    """Complete layers stay, after a kill and a lost connection. Those that are damaged go, and all on a full disk."""
     refs, whole = node.place / "cache/refs", hashlib.sha256(b"whole").hexdigest()
     node.program("apptainer", LAYERS.replace("seen", f"{node.place}/seen"))
 
@@ -262,12 +209,11 @@ def test_a_signal_for_the_program_ends_no_pull(node: Node) -> None:
     assert line.startswith(f"image node01 {DIGEST} ")
 
 
-def test_a_full_cache(node: Node) -> None:
-    """A directory may fit where a line does not. The lock goes, for which nobody else could tell an owner."""
+def test_a_full_cache(node: Node, says: Says) -> None:
     node.program("mkdir", '/bin/mkdir "$@" && case ${*: -1} in *.lock) ln -s /dev/full "${*: -1}/owner" ;; esac')
     cache = node.place / "cache"
     (line,) = node.pull("file", "docker://app:1", "missing", str(cache), node.job, "apptainer")
-    assert line == f"fail node01 cannot write to {cache}: No space left on device; name another with --image-cache"
+    says(line)
     assert not list((cache / "refs").iterdir())
 
 
@@ -283,7 +229,6 @@ done 2>/dev/null &
 
 
 def test_a_claim_of_a_dead_lock_does_not_outlive_its_maker(node: Node) -> None:
-    """Nor one that was made too late, in the lock of the next owner."""
     node.program("apptainer", LAYERS.replace("seen", "/dev/null"))
     cache = node.place / "cache"
     words = ("file", "docker://app:1", "missing", str(cache), node.job, "apptainer")
@@ -310,7 +255,6 @@ esac
 
 
 def test_what_a_version_of_docker_adds_to_an_image_is_no_difference(node: Node) -> None:
-    """Compared are its layers and what of its settings a job has; and localhost/ is nobody's to be asked."""
     node.program("docker", INSPECTED.replace("asked", f"{node.place}/asked"))
     (line,) = node.pull("store", "localhost/app", "always", "", node.job, "docker")
     assert line.startswith("image node01 sha256:") and line.endswith(" sha256:1234"), line
@@ -319,7 +263,6 @@ def test_what_a_version_of_docker_adds_to_an_image_is_no_difference(node: Node) 
 
 
 def test_an_undertaker_finishes_the_removal_of_a_lock(node: Node) -> None:
-    """The main shell may be killed after it has renamed the lock, and before all of it is removed."""
     script = """\
 end_marked() { :; }
 eval "$(sed -n '/^clean() {/,/^}/p' pull_image.sh)"
@@ -343,7 +286,6 @@ cp "$held" "$3"
 
 
 def test_a_tag_that_moves_and_comes_back(node: Node) -> None:
-    """--pull always: each job gets the image that the registry has, and an image that is there is not made again."""
     cache, converted = node.place / "cache", node.place / "converted"
     node.program("apptainer", CACHED.replace("converted", str(converted)))
     for number, key in enumerate(("f0", "a1", "a1", "f0", "f0", "a1")):
@@ -355,7 +297,6 @@ def test_a_tag_that_moves_and_comes_back(node: Node) -> None:
 
 
 def test_a_tag_that_moves_without_apptainers_cache(node: Node) -> None:
-    """APPTAINER_DISABLE_CACHE: nothing tells that the registry still has the image, so each job takes what came."""
     node.program("apptainer", 'echo "$IMAGE" >"$3"')
     for number, text in enumerate(("one", "two", "two")):
         words = ("file", "docker://app:1", "always", str(node.place / "cache"), f"{node.job}{number}", "apptainer")
@@ -364,7 +305,6 @@ def test_a_tag_that_moves_without_apptainers_cache(node: Node) -> None:
 
 
 def test_an_image_without_an_index(node: Node) -> None:
-    """oras and library have the image as one file, whose digest is its name in the cache."""
     node.program("apptainer", 'echo image | tee "$3" >"$APPTAINER_CACHEDIR/cache/oci-tmp/key"')
     digest = hashlib.sha256(b"image\n").hexdigest()
     words = ("file", "oras://app:1", "missing", str(node.place / "cache"), node.job, "apptainer")

@@ -13,7 +13,7 @@ import pytest
 
 from mnrun.files import wrappers
 from unit.conftest import Shell
-from unit.wrappers.node import SHELLS, Node, path_of
+from unit.wrappers.node import Node, path_of
 
 HERE = '#!/bin/sh\nshift\nexec sh -c "$*"\n'  # `ssh NODE COMMAND`, of a node that is this one
 NEEDED = ("sh", "cat", "cksum", "cut", "env", "grep", "mkfifo", "readlink", "rm", "sed", "seq", "sleep", "tr", "uname")
@@ -45,9 +45,7 @@ def start(
     return sh(run, *words, code=code, environ={**variables, **({"PATH": path} if path else {})}).decode()
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_lines_of_several_nodes_stay_whole(sh: Shell, tmp_path: Path, shell: str) -> None:
-    """However many pieces each of them comes in; the last one as it is."""
     pieces = 'for n in $(seq 300); do printf "%s says" $RANK; printf " %s\\n" $n; done'
     said = start(sh, tmp_path, f"{pieces}; [ $RANK != 2 ] || printf end", shell=shell)
     assert said.count("end") == 1
@@ -56,9 +54,7 @@ def test_lines_of_several_nodes_stay_whole(sh: Shell, tmp_path: Path, shell: str
     )
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_the_users_variables_stay_as_they_are(sh: Shell, tmp_path: Path, shell: str) -> None:
-    """Whatever the names that the wrappers use: a shell hands a changed variable on to its programs."""
     files = wrappers()
     texts = "".join(files[f"{name}.sh"].read_text() for name in ("start", "start_node", "rank", "ports", "mpis", "pid"))
     words = re.findall(r"[a-z]\w*(?==)|(?<=[$])[a-z]\w*|(?<=[{])[a-z]\w*", texts)
@@ -69,7 +65,6 @@ def test_the_users_variables_stay_as_they_are(sh: Shell, tmp_path: Path, shell: 
     assert said.splitlines() == [f"{name}=my {name}" for name in sorted(names)]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_a_users_time_limit_for_prompts(sh: Shell, tmp_path: Path, shell: str) -> None:
     """TMOUT, which many sites set: bash would end each `read` of the wrappers by it."""
     script = "sleep 1.5; echo ended"
@@ -77,21 +72,17 @@ def test_a_users_time_limit_for_prompts(sh: Shell, tmp_path: Path, shell: str) -
 
 
 def test_an_error_is_seen_at_once(sh: Shell, tmp_path: Path) -> None:
-    """A progress bar may have no line's end."""
     waits = f"until grep -q half {tmp_path}/errors; do sleep 0.05; done; echo seen"
     assert start(sh, tmp_path, f"[ $RANK != 1 ] || {{ printf half >&2; {waits}; }}") == "seen\n"
 
 
-@pytest.mark.parametrize("shell", SHELLS)
 def test_what_a_rank_says_as_it_fails_is_said(sh: Shell, tmp_path: Path, shell: str) -> None:
-    """All of it, before its code ends the job."""
     said = start(sh, tmp_path, "[ $RANK = 1 ] || exit 0; seq 20000; exit 7", shell=shell, code=7)
     assert said.split() == [str(n) for n in range(1, 20001)]
 
 
 @pytest.mark.parametrize(("shell", "code"), [("dash", 0), ("bash", 7)])
 def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Path, shell: str, code: int) -> None:
-    """One that no mark tells of, on the first node."""
     holds = f"env -i sh -c ': >{tmp_path}/held; until [ -e {tmp_path}/over ]; do sleep 0.1; done' &"
     holds += f" until [ -e {tmp_path}/held ]; do sleep 0.1; done;"
     assert (
@@ -101,24 +92,20 @@ def test_who_holds_a_ranks_output_does_not_hold_the_job(sh: Shell, tmp_path: Pat
 
 
 def test_a_rank_may_remove_its_tmpdir(sh: Shell, tmp_path: Path) -> None:
-    """Once the others have begun, which have the same one here."""
     tmp = f"{tmp_path}/mnrun.7-abcdef/tmp"
     script = f"echo done; : >$0.$RANK; [ $RANK = 1 ] || {{ until [ -e $0.1 ]; do sleep 0.1; done; rm -rf {tmp}; }}"
     assert start(sh, tmp_path, script, nodes=2) == "done\ndone\n"
 
 
 def test_ranks_of_one_node_have_the_jobs_output(sh: Shell, tmp_path: Path) -> None:
-    """A terminal, say, or a disk that is full."""
     assert start(sh, tmp_path, SHARED, nodes=1) == f"{tmp_path}/said\n"
 
 
 def test_an_image_that_cannot_keep_lines_whole(sh: Shell, tmp_path: Path) -> None:
-    """With busybox alone: then they go as they come."""
     assert start(sh, tmp_path, SHARED, path=path_of(tmp_path / "few", NEEDED)) == f"{tmp_path}/said\n" * 3
 
 
 @pytest.mark.parametrize("ends", ["exit 0", "exit 3"])
-@pytest.mark.parametrize("shell", SHELLS)
 def test_an_image_that_has_only_a_shell_and_cat(sh: Shell, tmp_path: Path, shell: str, ends: str) -> None:
     """(R1) Its ranks run, and a failed one ends the other. No line names a program that is not there."""
     os.mkfifo(tmp_path / "never")
@@ -140,7 +127,6 @@ def test_an_image_that_lacks_one_program(sh: Shell, tmp_path: Path, lacks: str) 
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-@pytest.mark.parametrize("shell", SHELLS)
 def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, shell: str, nodes: int) -> None:
     """B11: what a glob gives, more than fits one word of ssh's; none of it is lost, and quoting takes no process."""
     words = (*WORDS, *(f"/data/run/{number:06}.root" for number in range(25000)))
@@ -152,19 +138,6 @@ def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, 
 
 
 WORDS = (
-    "it's",
-    "'",
-    "''",
-    "a'b'",
-    "",
-    "back\\slash",
-    "\\",
-    "two\nlines",
-    "end\n",
-    "%s\\n",
-    "$HOME",
-    '"',
-    "-n",
-    "a b",
+    *("it's", "'", "''", "a'b'", "", "back\\slash", "\\", "two\nlines", "end\n", "%s\\n", "$HOME", '"', "-n", "a b"),
     "ü",
 )

@@ -67,7 +67,6 @@ NAMES = ["plain", "a b", "\n1 2\n", ") Z 1 (", "x) ", "((((", "))))", "\n\n\n", 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
 def test_a_process_is_known_by_its_start_whatever_its_name(scripts: Scripts, name: str) -> None:
-    """Its owner gives it any name he likes, with newlines, brackets and blanks."""
     script = r"""source "$wrappers/processes.sh"; call it "$name"
     began "$it" && echo "$REPLY"; cat "/proc/$it/stat"; echo
     began "$it"; lives "$it" "$REPLY" && echo lives; lives "$it" "${REPLY}0" || echo another"""
@@ -78,7 +77,6 @@ def test_a_process_is_known_by_its_start_whatever_its_name(scripts: Scripts, nam
 
 @pytest.mark.parametrize("pid", ["", "0", "-1", "x", "1/../self", "999999999", "$(echo 1)", "a[0]"])
 def test_no_such_process(scripts: Scripts, pid: str) -> None:
-    """What a file of a process's says may be anything, and nothing of it is carried out."""
     script = 'source "$wrappers/processes.sh"; lives "$pid" ""; echo $?; lives "$pid" 0; echo $?'
     assert [code != "0" for code in scripts(script, pid=pid)] == [True, True]
 
@@ -91,7 +89,6 @@ def test_a_process_that_has_ended_lives_no_more(scripts: Scripts) -> None:
 
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash"])
 def test_a_process_notes_its_number_and_start(sh: Shell, shell: str) -> None:
-    """And its namespace, where it is told to."""
     script = """. "$1"; mnrun_self; echo "$mnrun_process"; mnrun_names=pid:[42]; mnrun_self; echo "$mnrun_process"
     set -- $(cat /proc/$$/stat); echo "$$ ${22}" """
     bare, spaced, who = sh(script, str(wrappers()["pid.sh"]), shell=shell).decode().splitlines()
@@ -129,7 +126,6 @@ tell() {
 
 
 def test_a_process_with_the_jobs_mark_is_the_jobs(scripts: Scripts, job: str) -> None:
-    """In whatever session; one with the mark of another job, or whose variable only contains it, is not."""
     script = """stay mine "MNRUN_JOB_ID=$job"; stay other "MNRUN_JOB_ID=${job}0"; stay more "XMNRUN_JOB_ID=$job"
     stay plain; tell alive mine other more plain"""
     assert scripts(SWEEP + script, job=job) == ["mine"]
@@ -155,7 +151,6 @@ def test_a_job_of_a_scheduler_is_another_job(scripts: Scripts, job: str, name: s
 
 
 def test_a_noted_session_is_the_jobs_for_as_long_as_it_is_that_very_one(scripts: Scripts, job: str) -> None:
-    """A later one of its number is not; one whose leader was hidden when it was noted is."""
     script = """stay mine; ours "$mine"; stay later; echo "$later 1" >>sessions
     stay hidden; echo "$hidden 0" >>sessions; stay plain; tell alive mine later hidden plain"""
     assert scripts(SWEEP + script, job=job) == ["mine", "hidden"]
@@ -172,7 +167,6 @@ def test_a_process_whose_name_looks_like_another_is_not_believed(scripts: Script
 
 
 def test_a_session_ends_with_all_that_its_leader_started(scripts: Scripts, job: str) -> None:
-    """Also in sessions of their own. The guard's session, the first, stays, and so does a later one of that number."""
     script = """stay guard; ours "$guard"; stay later; echo "$later 1" >>sessions
     setsid bash -c 'setsid sleep 60 & echo $! >below.new; mv below.new below; wait' >/dev/null 2>&1 & leader=$!
     until [[ -e below ]]; do sleep 0.02; done; read -r below <below
@@ -183,7 +177,6 @@ def test_a_session_ends_with_all_that_its_leader_started(scripts: Scripts, job: 
 
 @pytest.mark.parametrize("awk", ["mawk", "gawk", "busybox"])
 def test_any_awk_will_do(scripts: Scripts, job: str, tmp_path: Path, awk: str) -> None:
-    """As nodes have them."""
     found = shutil.which(awk)
     if found is None:
         pytest.skip(f"there is no {awk} here")
@@ -217,7 +210,6 @@ EOF
 def test_the_directory_goes_with_the_jobs_processes(
     scripts: Scripts, tmp_path: Path, runtime: str, script: str
 ) -> None:
-    """Whatever else is missing, or stays."""
     job = fill(own(tmp_path / f"mnrun.7-{os.getpid()}"), runtime=runtime)
     script += """
     stay mine "MNRUN_JOB_ID=$job"; bash -p -c "$into" "$PWD/mnrun.$job" stop.sh; echo $?
@@ -227,14 +219,12 @@ def test_the_directory_goes_with_the_jobs_processes(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make it somebody else's")
 def test_a_directory_beside_it_that_is_somebody_elses_stays(scripts: Scripts, job: str) -> None:
-    """Though root could take it away."""
     script = """cd "mnrun.$job"; mkdir mine theirs; ln -s mine link; chown 1501 theirs; mnrun_here=$PWD
-    source ./sweep.sh; for each in mine theirs link; do ! beside "$each" || echo "$each"; done"""
+    source ./sweep.sh; for each in mine theirs link; do ! is_our_directory "$each" || echo "$each"; done"""
     assert scripts(script, job=job) == ["mine"]
 
 
 def test_numbers_of_sessions_end_with_the_boot(scripts: Scripts, tmp_path: Path) -> None:
-    """A node that has started anew gives the numbers of an earlier job's sessions to other processes of the user's."""
     job = fill(own(tmp_path / f"mnrun.7-{os.getpid()}"), runtime="apptainer")
     script = """
     stay mine; began "$mine"; echo "$mine $REPLY" >"mnrun.$job/sessions"
@@ -306,7 +296,6 @@ def test_what_is_left_of_a_job(remains: Scripts, script: str, said: list[str]) -
 
 
 def test_a_name_that_becomes_a_link_at_the_last_moment(remains: Scripts) -> None:
-    """It is judged once more when it has been entered."""
     script = 'dead; is_left "$place" && echo left; cd "$OLDPWD"; mv "$place" x; ln -s "$PWD/x" "$place"'
     assert remains(f'{script}; is_left "$place" || echo another') == ["left", "another"]
 
@@ -314,13 +303,11 @@ def test_a_name_that_becomes_a_link_at_the_last_moment(remains: Scripts) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make it somebody else's")
 @pytest.mark.parametrize("theirs", ["", "/own"])
 def test_what_is_left_of_somebody_elses_job_stays(remains: Scripts, theirs: str) -> None:
-    """Though root could take it away."""
     script = f'dead; chown 1501 "$place{theirs}" "$twin{theirs}"; found; is_left "$place" || echo another'
     assert remains(script) == [*KEPT, "another"]
 
 
 def test_what_a_killed_job_has_left_running_ends(remains: Scripts, tmp_path: Path) -> None:
-    """By its own kit, which takes what the job has in the real /dev/shm along."""
     (tmp_path / "tmp").mkdir()
     place = own(tmp_path / f"tmp/mnrun.9-{os.getpid()}", pid=999999999)
     script = """rm -r "$place" "$twin"; shm=/dev/shm/mnrun.$job; mkdir -m 700 "$shm"; : >"$shm/x"
@@ -341,7 +328,6 @@ for pid in "$first" "$second"; do code=0; wait "$pid" || code=$?; echo "$code"; 
 
 
 def test_a_process_in_the_middle_of_execve(scripts: Scripts) -> None:
-    """Its environment is empty, and it is waited for. A process that has none is not."""
     script = r"""source "$wrappers/processes.sh"
 stat() { printf '%s (sh \n) x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 900 %s 300 18446744073709551615 %s 0\n' "$@"; }
 mkdir -p programs proc/{1,22,333,4444,55,6}

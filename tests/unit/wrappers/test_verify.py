@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mnrun.facts import parse
+from mnrun.facts import by_node, parse
 from mnrun.images import inspection
 from mnrun.nodes import kit
+from mnrun.schedulers.slurm import scheduler as slurm
 from unit.conftest import Shell
 from unit.wrappers.node import executable
 
@@ -24,7 +25,6 @@ from unit.wrappers.node import executable
     ],
 )
 def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> None:
-    """A runtime that needs too long has not said that there is none."""
     image = tmp_path / "app.sif"
     image.write_bytes(b"image")
     executable(tmp_path / "bin/apptainer", script)
@@ -33,7 +33,7 @@ def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> 
     environ = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "SLURMD_NODENAME": "node01"}
     said = sh(
         'exec bash -p -c "$@"',
-        kit.verifying(),
+        kit.probe("verify_image.sh", slurm.ON_NODE),
         "node01",
         "",
         str(image),
@@ -42,7 +42,7 @@ def test_a_signature(sh: Shell, tmp_path: Path, script: str, signature: str) -> 
         shell="bash",
         environ=environ,
     )
-    (copy,) = inspection.copies(parse(said.decode()), ["node01"])
+    (copy,) = inspection.copies(by_node(parse(said.decode())), ["node01"])
     assert copy.digest == f"sha256:{hashlib.sha256(b'image').hexdigest()}" and copy.signature.startswith(signature)
     assert copy.unsigned == (signature == "signature not found") and copy.signed == (signature == "valid")
 
@@ -53,6 +53,7 @@ def test_an_image_of_a_cache_of_others(sh: Shell, tmp_path: Path) -> None:
     image.parent.mkdir()
     image.write_bytes(b"image")
     image.parent.chmod(0o777)
-    words = (kit.verifying(), "node01", str(image.parent), str(image), "", "apptainer")
-    (copy,) = inspection.copies(parse(sh('exec bash -p -c "$@"', *words, shell="bash").decode()), [os.uname().nodename])
+    words = (kit.probe("verify_image.sh", slurm.ON_NODE), "node01", str(image.parent), str(image), "", "apptainer")
+    said = sh('exec bash -p -c "$@"', *words, shell="bash")
+    (copy,) = inspection.copies(by_node(parse(said.decode())), [os.uname().nodename])
     assert (copy.digest, copy.missing) == ("", f"other users may write to {image.parent} (chmod go-w)")

@@ -1,33 +1,31 @@
-"""Refuse a command that is not meant as one: an image, a batch script, a container tool, one quoted line."""
+"""Refuse a command that is not meant as one: a verb, an image, a batch script, another tool's line, a quoted line."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
-from mnrun.cli.words import foreign
+from mnrun.cli.words.answers import CONTAINERS, VERBS
 from mnrun.config.options import BY_FLAG, Option
-from mnrun.errors import UsageError
+from mnrun.errors import NoImageError, UsageError
 from mnrun.images.reference import SCHEMES
+from mnrun.near import nearest
 from mnrun.planning.starters import PROGRAMS
+from mnrun.record import Record
 
 IMAGE = re.compile(r".+\.(sif|simg|sqsh|sqfs|squashfs)|[a-z]+://.+|[a-z0-9._/-]+:[A-Za-z0-9][\w.-]*")
 OTHER_JOB_FILE = re.compile(r".+\.(ya?ml|json|tml|ini|conf)")
-# The commands of Slurm -> the line to write in their place. After -- all but srun are the image's own.
-SLURM = {"srun": "{}", "salloc": "salloc -N 2 {}", "sbatch": "mnrun submit --image app.sif -- ./app"}
-
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
-STARTERS = [name for name, tools in foreign.OWNERS.items() if tools in (foreign.SRUN, foreign.MPI)]
+OURS = "mnrun has -n for ranks, -B for mounts, -x for variables and -D for the directory"
 
 # The options for the size of a job. Behind the program they have no effect.
 SIZES = ("nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "gpus_per_node")
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Record):
     """A typed line in its parts. `plain` says that no -- stands before the command."""
 
     verb: str
@@ -37,25 +35,40 @@ class Line:
     job_file: str = ""
 
     @property
-    def names(self) -> set[str]:
-        """Return the names of mnrun's options in the line, and of a few of their values."""
-        return {option.name for option in map(_option, self.options) if option is not None}
+    def begin(self) -> tuple[str, ...]:
+        return ("mnrun",) if self.verb == "run" else ("mnrun", self.verb)
 
     def has(self, *flags: str) -> bool:
         return any(word.partition("=")[0] in flags for word in self.options)
 
     def with_words(self, *words: str, command: Sequence[str]) -> str:
-        """Return the line with more options and another command, for a person to type."""
-        verb = () if self.verb == "run" else (self.verb,)
         end = ("--", *command) if command else ()
-        return shlex.join(("mnrun", *verb, *self.options, *words, *end))
+        return shlex.join((*self.begin, *self.options, *words, *end))
+
+
+def refuse_first(word: str, verbs: Collection[str]) -> None:
+    """Raise UsageError if the word is meant as a verb."""
+    if word.startswith("-") or "/" in word or word.endswith(".toml"):
+        return
+    known = {**VERBS, **_of_schedulers("verbs")}
+    if word in known:
+        raise UsageError(f"there is no verb {word}", f"{known[word]}, or mnrun -- {word} for a program of that name")
+    near = _near(word, verbs)
+    known_program = word in (*CONTAINERS, *PROGRAMS, *_of_schedulers("commands")) or shutil.which(word)
+    if near and not known_program and not os.path.exists(word):
+        problem = f"there is no verb {word}: did you mean {near}?"
+        raise UsageError(f"{problem} For a program of that name: mnrun -- {word}")
+
+
+def _near(word: str, verbs: Collection[str]) -> str:
+    """Return the verb that a word may mean, or ""."""
+    begun = [verb for verb in verbs if len(word) > 2 and verb.startswith(word)]
+    return begun[0] if len(begun) == 1 else nearest(word, verbs)
 
 
 def refuse(line: Line, verbs: Collection[str]) -> None:
     """Raise UsageError if the command is not meant as one. The words after -- are believed, as far as they can work.
-
-    With --script, the words are the script's arguments, and any words will do.
-    """
+    With --script, the words are arguments, and any will do."""
     if not line.command or line.has("--script"):
         return
     if line.plain:
@@ -64,7 +77,7 @@ def refuse(line: Line, verbs: Collection[str]) -> None:
         _refuse_job_file(line)
         _refuse_image(line)
         _refuse_batch_script(line)
-    _refuse_container_tool(line)
+    _refuse_foreign(line)
     _refuse_quoted(line)
 
 
@@ -82,20 +95,31 @@ def options_behind(line: Line) -> UsageError | None:
     """Return the error for a line without an image, in which an option of mnrun's own stands after the command."""
     if not line.command or not line.plain:
         return None
-    found, rest = _sorted(line.command[1:])
+    parts = list(_parts(line.command[1:]))
+    found = [word for option, part in parts if option is not None for word in part]
+    rest = [word for option, part in parts if option is None for word in part]
     if not _names_container(found):
         return None
-    first = line.command[0]
+    first, before = line.command[0], line.options[-2:]
+    if before[:1] in (("-x",), ("--env",)) and "=" in before[1] and "--" in rest:  # a value of several words
+        words = " ".join((before[1], first, *rest[: rest.index("--")]))
+        problem = f"{first} after {shlex.join(before)} would be the program"
+        return UsageError(problem, f"quote the value: {before[0]} {shlex.quote(words)}")
     flag = found[0].partition("=")[0]
     right = line.with_words(*found, command=(first, *rest))
     return UsageError(f"{flag} after {first} is an option of {first}", f"mnrun's own come first: {right}")
 
 
-def size_behind(line: Line) -> str:
-    """Return the warning for a line in which the size of the job stands after the program, or "".
+def without_image(line: Line, verbs: Collection[str], error: NoImageError) -> NoImageError:
+    """Return the error for a line without an image. Its program may be a mistyped verb, as in `mnrun stat`."""
+    word = "".join(line.command[:1])
+    near = _near(word, verbs) if line.verb == "run" and line.plain else ""
+    return NoImageError(error.message, f"{error.remedy}; or did you mean mnrun {near}?") if near else error
 
-    The program may have such an option. So a line with a --, or with that size in front, gets no warning.
-    """
+
+def size_behind(line: Line) -> str:
+    """Return the warning for the size of the job after the program, or "". The program may have such an option. So a
+    line with a --, or with that size in front, gets no warning."""
     if not line.command or not line.plain or "--" in line.command or line.has("--script"):
         return ""
     first, *behind = line.command
@@ -113,10 +137,8 @@ def size_behind(line: Line) -> str:
 
 
 def starter_within(line: Line) -> str:
-    """Return the warning for a line whose program is a shell that begins with mpirun or srun, or "".
-
-    Each rank would start it again. One rank, or a script that runs once, is meant so.
-    """
+    """Return the warning for a shell that begins with mpirun or srun, or "". Each rank would start it again. One rank,
+    or a script that runs once, is meant so."""
     shell, *rest = line.command or ("",)
     given = {option.name: words for option, words in _parts(line.options) if option is not None}
     one = re.fullmatch(r"-n1|(-n|-np|--ntasks)[= ]1", " ".join(given.get("ntasks", ())))
@@ -124,21 +146,30 @@ def starter_within(line: Line) -> str:
         return ""
     begin = re.match(r"\s*(?:exec\s+)?([\w./-]+)(?=\s)", rest[1])
     starter = os.path.basename(begin[1]) if begin else ""
-    if starter not in STARTERS or line.has("--script"):
+    if starter not in PROGRAMS or line.has("--script"):
         return ""
     problem = f"each rank runs {shell} {rest[0]}, and so starts its own {starter}"
+    if starter in _clients():
+        return f"{problem}; leave {starter} out, mnrun starts the ranks"
     words = _words(rest[1])
-    if starter == "srun":
-        meant = foreign.translation(words, line.names)
-        right = line.with_words(*meant.options, command=meant.command)
-        return f"{problem}; {f'write {right}' if words else 'leave srun out, mnrun starts the ranks'}"
     once = line.with_words("--script", "FILE", command=())
     right = line.with_words(command=words) if words else f"the lines into a file, and run it once: {once}"
     return f"{problem}; write {right}"
 
 
+def _clients() -> list[str]:
+    from mnrun.schedulers import KNOWN
+
+    return [scheduler.STARTER for scheduler in KNOWN.values() if scheduler.STARTER]
+
+
+def _of_schedulers(table: str) -> dict[str, str]:
+    from mnrun.schedulers import KNOWN
+
+    return {word: answer for one in KNOWN.values() for word, answer in getattr(one.FOREIGN, table).items()}
+
+
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a shell's line, or () if it is more than one plain command."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -153,13 +184,6 @@ def _names_container(words: Sequence[str]) -> bool:
 def _is_size(option: Option, words: Sequence[str], given: Collection[str]) -> bool:
     number = re.fullmatch(r"(-\w|-[\w-]+[= ])\d+", " ".join(words))
     return option.name in SIZES and option.name not in given and number is not None
-
-
-def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the options of mnrun's own with their values, and the other words."""
-    parts = list(_parts(words))
-    found = [word for option, part in parts if option is not None for word in part]
-    return found, [word for option, part in parts if option is None for word in part]
 
 
 def _parts(words: Sequence[str]) -> Iterator[tuple[Option | None, list[str]]]:
@@ -215,29 +239,28 @@ def _refuse_image(line: Line) -> None:
         return
     if "://" not in word and ":" in word and os.path.exists(word):
         return
-    image = word if "://" in word or ":" not in word else f"docker://{word}"
-    if image.partition("://")[0] not in SCHEMES and "://" in image:
+    if "://" in word and word.partition("://")[0] not in SCHEMES:
         return
-    charliecloud = ("--runtime", "charliecloud") if image.endswith(foreign.SQUASHFS) else ()
-    right = line.with_words(
-        *charliecloud, "--image", image, command=() if line.verb == "shell" else command or ("./app",)
-    )
+    name = f"docker://{word}" if ":" in word and "://" not in word else word
+    right = line.with_words("--image", name, command=() if line.verb == "shell" else command or ("./app",))
     raise UsageError(f"{word} is an image, and no program", right)
 
 
 def _refuse_batch_script(line: Line) -> None:
-    """Raise UsageError for a file with #SBATCH lines, which would have no effect."""
+    from mnrun.schedulers import KNOWN
+
     word = line.command[0]
-    if not re.search(r"^#SBATCH\s", _head(word), re.MULTILINE):
-        return
-    problem = f"{word} is a batch script, and mnrun reads no #SBATCH lines"
-    image = () if line.has("--image") else ("--image", "app.sif")
-    once = line.with_words(*image, "--script", word, command=())
-    raise UsageError(problem, f"write mnrun into it and use sbatch {word}, or run it once in the image: {once}")
+    head = _head(word)
+    for scheduler in KNOWN.values():
+        directive = scheduler.FOREIGN.directive
+        if directive and re.search(rf"^{re.escape(directive)}\s", head, re.MULTILINE):
+            image = () if line.has("--image") else ("--image", "app.sif")
+            once = line.with_words(*image, "--script", word, command=())
+            remedy = f"mnrun migrate {word} writes mnrun into it, for {scheduler.SUBMIT}; once in the image: {once}"
+            raise UsageError(f"{word} is a batch script, and mnrun reads no {directive} lines", remedy)
 
 
 def _head(path: str) -> str:
-    """Return the first lines of a file of text, or "" for any other."""
     if not os.path.isfile(path):
         return ""
     try:
@@ -247,24 +270,50 @@ def _head(path: str) -> str:
         return ""
 
 
-def _refuse_container_tool(line: Line) -> None:
-    word, *rest = line.command
+def _refuse_foreign(line: Line) -> None:
+    """Raise UsageError for the line of a program that starts ranks or containers, which mnrun does itself."""
     if _runtime(line) == "host":
         return
-    meant = foreign.translation(line.command, line.names)
-    image = () if line.has("--image") else ("--image", meant.image or "app.sif")
-    if meant.contained or word == "srun":
-        right = line.with_words(*meant.options, *image, command=meant.command or ("./app",))
-        without = f"; this leaves out {', '.join(meant.left_out)}" if meant.left_out else ""
-        what = "ranks and containers" if len(meant.tools) > 1 else "the container" if meant.contained else "the ranks"
-        raise UsageError(f"mnrun starts {what} itself, without {' and '.join(meant.tools)}", f"write {right}{without}")
-    if word in SLURM and line.plain:
-        right = line.with_words(*image, command=rest if rest and not rest[0].startswith("-") else ("./app",))
-        raise UsageError(f"{word} inside mnrun would run in the container", f"write {SLURM[word].format(right)}")
+    first, *rest = line.command
+    places = range(len(line.command)) if first in PROGRAMS else range(1)
+    place = next((place for place in places if _starts_container(line.command[place:])), None)
+    commands = _of_schedulers("commands")
+    if place is not None:
+        _refuse_container(line, place)
+    elif first in _clients() and any(word.startswith("--container-") for word in rest):
+        raise UsageError("mnrun starts the ranks itself", f"write mnrun shim -- {shlex.join(line.command)}")
+    elif first in _clients():
+        image = () if line.has("--image") or any("image" in word for word in rest) else ("--image", "app.sif")
+        right = shlex.join((*line.begin, *line.options, *image, *(rest or ("./app",))))
+        raise UsageError("mnrun starts the ranks itself", f"leave {first} out: {right}")
+    elif first in commands and line.plain:
+        raise UsageError(f"{first} inside mnrun would run in the container", commands[first])
+
+
+def _starts_container(words: Sequence[str]) -> bool:
+    """Return whether a line begins with a container's start. A path, such as /usr/bin/docker, is a program like any."""
+    verbs = CONTAINERS.get(words[0])
+    return verbs is not None and (not verbs or words[1:2] in [(verb,) for verb in verbs])
+
+
+def _refuse_container(line: Line, place: int) -> None:
+    from mnrun.errors import Impossible
+    from mnrun.migration import containers, starters
+
+    first, tool = line.command[0], line.command[place]
+    what, tools = ("ranks and containers", f"{first} and {tool}") if place else ("the container", tool)
+    try:
+        ranks = starters.read(line.command[: place + 1]) if place and first not in _clients() else starters.Ranks()
+        found = containers.read(line.command[place:])
+    except Impossible:
+        right = line.with_words(*(() if line.has("--image") else ("--image", "IMAGE")), command=("CMD",))
+        raise UsageError(f"mnrun starts {what} itself, without {tools}", f"write {right}; {OURS}") from None
+    image = () if line.has("--image") or not found.image else ("--image", found.image)
+    right = line.with_words(*ranks.options, *found.options, *image, command=found.command)
+    raise UsageError(f"mnrun starts {what} itself, without {tools}", f"write {right}")
 
 
 def _runtime(line: Line) -> str:
-    """Return the runtime of the line, or of its variable, or ""."""
     given = [words[-1].rpartition("=")[2] for option, words in _parts(line.options) if option is BY_FLAG["--runtime"]]
     return given[-1] if given else os.environ.get("MNRUN_RUNTIME", "")
 

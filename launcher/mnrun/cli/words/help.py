@@ -1,17 +1,17 @@
-"""Show the help: one page for mnrun, and the options of a verb in groups. Its verbs are help and version."""
+"""Show the help: one page for mnrun, and the options of a verb in groups. Its verb is version."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
 from mnrun import __version__
 from mnrun.cli.words.verbs import VERBS
-from mnrun.config.options import BY_NAME, COMMON, OPTIONS, sections
-from mnrun.errors import UsageError
-from mnrun.near import nearest
+from mnrun.config.options import BY_NAME, COMMON, OPTIONS, SERVICE, sections
 
 EXAMPLES = (
-    ("mnrun --image app.sif -- ./app", "on the nodes of this Slurm job"),
+    ("mnrun --image app.sif -- ./app", "on the nodes of this job"),
     ("mnrun submit -N 4 --image org/app:1 -- ./app", "as a batch job"),
     ("mnrun shell -N 1 --image app.sif", "a prompt in the container"),
 )
@@ -27,28 +27,28 @@ FIRST = {
     "bind": "path to mount in the container",
     "env": "variable for every rank",
     "chdir": "directory to start in",
-    "launcher": "starter of the ranks: mpirun, srun, env, torchrun",
+    "launcher": "starter: mpirun, srun, env, torchrun, ray",
     "verbose": "show the commands that mnrun runs",
 }
-MORE = "More: mnrun VERB --help, mnrun help VERB, and all options: mnrun plan --help-all"
+MORE = "More: mnrun VERB --help, mnrun help TOPIC; all options: mnrun plan --help-all"
 SHOWN = "mnrun.every_option"  # a key of click's Context.meta
 
 
 def page() -> str:
-    """Return the help of mnrun, for one screen."""
     width = max(len(line) for line, _ in EXAMPLES) + 2
     lines = ["mnrun: run one job on many nodes, in containers. The usual verb is run.", ""]
     lines += [f"  {line.ljust(width)}{purpose}" for line, purpose in EXAMPLES]
     purposes: dict[str, list[str]] = {}
     for name, verb in VERBS.items():
         purposes.setdefault(f"{verb.purpose}:", []).append(name)
-    lines += ["", *(f"{purpose:8}{'  '.join(verbs)}" for purpose, verbs in purposes.items()), ""]
+    rows = {purpose: "  ".join(verbs) for purpose, verbs in purposes.items()}
+    narrow = {purpose: row if len(row) <= 72 else row.replace("  ", " ") for purpose, row in rows.items()}
+    lines += ["", *(f"{purpose:8}{row}" for purpose, row in narrow.items()), ""]
     lines += [f"  {_spelt(name):28}{text}" for name, text in FIRST.items()]
-    return "\n".join([*lines, "", MORE])
+    return "\n".join([*lines, MORE])
 
 
 def _spelt(name: str) -> str:
-    """Return an option as a person types it: one letter if it has one, and the long spelling."""
     option = BY_NAME[name]
     long = next(flag for flag in option.flags if flag.startswith("--"))
     short = next((flag for flag in option.flags if len(flag) == 2), "")
@@ -66,14 +66,16 @@ def write_options(verb: click.Command, context: click.Context, formatter: click.
         if record is not None:
             records[str(param.name)] = record
     own = [record for name, record in records.items() if name not in BY_NAME]
+    usual = COMMON.union(SERVICE if verb.name == "serve" else ())
     with formatter.section("Options"):
         formatter.write_dl(own)
     for title, group in sorted(sections(), key=lambda section: section[0] != "Container"):
-        shown = [option for option in group if verb.name in option.verbs and (every or option.name in COMMON)]
-        with formatter.section(title):
-            formatter.write_dl([records[option.name] for option in shown])
+        shown = [option for option in group if verb.name in option.verbs and (every or option.name in usual)]
+        if shown:
+            with formatter.section(title):
+                formatter.write_dl([records[option.name] for option in shown])
     if not every:
-        rest = sum(verb.name in option.verbs and option.name not in COMMON for option in OPTIONS)
+        rest = sum(verb.name in option.verbs and option.name not in usual for option in OPTIONS)
         formatter.write(f"\nmnrun {context.info_name} --help-all shows {rest} more options.\n")
 
 
@@ -85,30 +87,23 @@ def _every(context: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 def help_all() -> click.Option:
-    """Return the option that shows all options."""
     text = "Show all options, and exit."
     return click.Option(["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_every, help=text)
 
 
-@click.command()
-@click.argument("verb", nargs=-1, metavar="[VERB]")
-@click.pass_context
-def help(context: click.Context, verb: tuple[str, ...]) -> None:
-    """Show the help of mnrun, or of a verb."""
-    assert context.parent is not None
-    group = context.parent.command
-    assert isinstance(group, click.Group)
-    if not verb:
-        click.echo(page())
-        return
-    verbs = group.list_commands(context)
-    if verb[0] not in verbs:
-        near = nearest(verb[0], verbs)
-        raise UsageError(f"there is no verb {verb[0]}", f"did you mean {near}?" if near else "mnrun help lists them")
-    group.main([*verb, "--help"], prog_name="mnrun", standalone_mode=False)
+class Verbs(click.Group):
+    """A group whose help has the first sentences of its verbs whole. click's own cuts them at the end of a line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        verbs = {name: verb for name, verb in sorted(self.commands.items()) if not verb.hidden}
+        with formatter.section("Verbs"):
+            formatter.write_dl(
+                [(name, " ".join((verb.help or "").partition("\n\n")[0].split())) for name, verb in verbs.items()]
+            )
 
 
 @click.command()
-def version() -> None:
+@click.option("--python", is_flag=True, help="Show the Python that runs mnrun instead: it finds `import mnrun`.")
+def version(python: bool) -> None:
     """Show mnrun's version."""
-    click.echo(f"mnrun {__version__}")
+    click.echo(sys.executable if python else f"mnrun {__version__}")

@@ -30,10 +30,8 @@ def read(files: Words) -> Iterator[str]:
 
 
 def host_keys(lines: Iterable[str], names: Sequence[str]) -> HostKeys:
-    """Return the keys of the first of `names` that the lines know. Lines of another format are skipped.
-
-    The result has no revoked keys. `names` are the host's names in ssh's order.
-    """
+    """Return the keys of the first of `names` that the lines know. Lines of another format are skipped. The result has
+    no revoked keys. `names` are the host's names in ssh's order."""
     entries: dict[str, list[tuple[str, str]]] = {name: [] for name in names}
     for line in lines:
         marker, *fields = line.split() if line.startswith("@") else ("", *line.split())
@@ -67,8 +65,6 @@ def _hashed(field: str, name: str) -> bool:
 
 @functools.cache
 def _pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern with * and ? as a regular expression. Brackets are plain: they belong to [HOST]:PORT.
-
-    fnmatch's expression never goes back to a star, so that many stars take no longer than one.
-    """
+    """Return a pattern with * and ? as a regular expression. Brackets are plain: they belong to [HOST]:PORT. fnmatch's
+    expression never goes back to a star, so that many stars take no longer than one."""
     return re.compile(fnmatch.translate(text.replace("[", "[[]")))

@@ -14,10 +14,8 @@ _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?\Z")
 
 
 def parse(text: str) -> tuple[HostRequest, ...]:
-    """Parse `node[01-04]` or `ws1:2,ws2:1`: each host once, with its number of ranks if the text has one.
-
-    A host that is written twice takes the sum. Raises UsageError if the text is no such list.
-    """
+    """Parse `node[01-04]` or `ws1:2,ws2:1`: each host once, with its number of ranks if the text has one. A host that
+    is written twice takes the sum. Raises UsageError if the text is no such list."""
     hosts: list[HostRequest] = []
     for part in re.split(r",(?![^\[]*\])", text):
         names, colon, slots = part.strip().partition(":")
@@ -32,10 +30,8 @@ def parse(text: str) -> tuple[HostRequest, ...]:
 
 
 def parse_file(text: str, path: str) -> tuple[HostRequest, ...]:
-    """Parse a hostfile, as mpirun and mpiexec read it: `host`, `host slots=2` or `host:2` on each line.
-
-    Raises UsageError with the line's number if a line is none of these.
-    """
+    """Parse a hostfile, as mpirun and mpiexec read it: `host`, `host slots=2` or `host:2` on each line. Raises
+    UsageError with the line's number if a line is none of these."""
     hosts: list[HostRequest] = []
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         words = line.partition("#")[0].split()

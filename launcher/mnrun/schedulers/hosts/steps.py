@@ -1,52 +1,62 @@
-"""Hosts without a scheduler as an allocation, and the command of each step on them."""
+"""Hosts without a scheduler as an allocation, by the facts that they report, and commands on them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from mnrun.jobspec import HostRequest, Variable
-from mnrun.model import Allocation, Command, Node, Phase, Plan, Site, Step, Where, Words
-from mnrun.schedulers.hosts.facts import HostFacts
-from mnrun.schedulers.model import Beside
+from mnrun.facts import Fact, values
+from mnrun.jobspec import HostRequest
+from mnrun.model import Allocation, Command, Node, Site, Words
+from mnrun.record import Record
+from mnrun.schedulers.vocabulary import StepPlace
 
-CLIENT = SIGNALS = LIMITS = NUMBERS = False
+SITE = Site("hosts", "hosts", channels=True)
 
-SITE = Site("hosts", "hosts")
+
+class HostFacts(Record):
+    """The facts of a host (wrappers/probe/host_facts.sh)."""
+
+    cpus: int = 1
+    gpus: int = 0
+    # A text that tells the image's file from a copy, "" without a file, "directory" for a tree.
+    image: str = ""
+    size: int = 0
+    home: str = ""
+    folder: str = ""  # in which a command begins
+
+
+def host_facts(facts: Sequence[Fact]) -> HostFacts:
+    """Return the facts of the host that reported them."""
+    texts = values(facts, "node")
+    numbers = {name: int(text) for name, text in texts.items() if text.isdecimal()}
+    return HostFacts(
+        numbers.get("cpus", 1),
+        numbers.get("gpus", 0),
+        texts.get("image", ""),
+        numbers.get("size", 0),
+        texts.get("home", ""),
+        texts.get("folder", ""),
+    )
 
 
 def allocation(hosts: Sequence[HostRequest], facts: Mapping[str, HostFacts]) -> Allocation:
-    """Return the hosts as an allocation."""
     nodes = (Node(host.name, facts[host.name].cpus, facts[host.name].gpus, host.slots) for host in hosts)
     return Allocation(SITE.scheduler, SITE.job, tuple(nodes))
 
 
-def command(step: Step, plan: Plan, site: Site) -> Command:
-    nodes = plan.layout.nodes[:1] if step.where is Where.HEAD else plan.layout.nodes
-    # boot.sh and sweep.sh remove the directory by this name.
-    return Command(step.argv, nodes, f"{plan.node_dir}.lease" if step.phase is Phase.SERVE else "")
-
-
-def beside(place: Beside, words: Words) -> list[Command]:
+def beside(place: StepPlace, words: Words) -> list[Command]:
     return [_on_host(place, name, words) for name in place.nodes]
 
 
-def _on_host(place: Beside, name: str, words: Words) -> Command:
-    from mnrun.schedulers.hosts import login_shell, pdsh, remote  # imported here, since few verbs need them
+def _on_host(place: StepPlace, name: str, words: Words) -> Command:
+    from mnrun.reach import login_shell
+    from mnrun.reach import ssh as client
+    from mnrun.schedulers.hosts import ssh  # imported here, since few verbs need them
 
-    if remote.is_here(remote.place(name, place.user, place.port or None)):
+    if ssh.is_here(ssh.target(name, place.user, place.port or None)):
         return Command(words)
     # On a terminal, both streams are one, and a person reads it.
     mark = "" if place.terminal else login_shell.mark()
-    options = ("-tt", "-o", "LogLevel=ERROR") if place.terminal else ("-T",)
-    user = ("-l", place.user) if place.user else ()
-    port = ("-p", str(place.port)) if place.port else ()
-    ssh = ("ssh", *options, *pdsh.OPTIONS, *port, *user, "--", name, login_shell.line(words, mark))
-    return Command(ssh, mark=mark)
-
-
-def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
-    return ()
-
-
-def client_environment(environ: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
-    return environ
+    line, options = login_shell.line(words, mark), ssh.login(place.user, place.port or None)
+    return Command(client.words(name, line, *options, terminal=place.terminal), mark=mark)

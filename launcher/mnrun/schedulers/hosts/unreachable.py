@@ -23,7 +23,7 @@ _REASONS = (
     (
         r"known by a CA only",
         "only a CA signs its host key",
-        "use --rsh pdsh, or ssh-keyscan {host} >>~/.ssh/known_hosts",
+        "use --rsh ssh, or ssh-keyscan {host} >>~/.ssh/known_hosts",
     ),
     (r"passphrase|encrypted", "the key for it has a passphrase", "ssh-add it to an agent first"),
     (

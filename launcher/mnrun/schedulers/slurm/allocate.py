@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from shutil import which
 from typing import IO
 
 from mnrun.errors import LaunchError, SchedulerError
@@ -27,10 +28,11 @@ from mnrun.files import BASH, wrappers
 from mnrun.jobspec import JobSpec
 from mnrun.model import Command, Fault, Words
 from mnrun.nodes import kit
-from mnrun.schedulers.model import Granted
 from mnrun.schedulers.queue import Queue
 from mnrun.schedulers.slurm import cluster, options
-from mnrun.system.process import Child, Event, has, start, starting, tied
+from mnrun.schedulers.vocabulary import Granted, JobState
+from mnrun.system.events import Doubt, Ended, Event, Line, Queued, Signal
+from mnrun.system.process import Child, has, start, starting, tied
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
 
@@ -49,9 +51,9 @@ def allocated(
     While the job waits, `user_queue` tells why. Raises SchedulerError if there is no salloc or if salloc refuses. A
     signal raises SystemExit(128+n).
     """
-    if not has(words[0]):
+    if not which(words[0], path=environ.get("PATH")):
         raise SchedulerError(f"{words[0]} is not on PATH", "load Slurm's module, or use --local")
-    argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION))
+    argv = (*words, "sh", "-c", kit.spoken(kit.ALLOCATION), "SLURM_")
     screen.command(kit.typed(Command(argv)))
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with tempfile.TemporaryFile() as errors:
@@ -65,8 +67,10 @@ def allocated(
                 granted.variables = _variables(events, screen, lambda: _lines(errors), wait)
                 if not granted.variables:
                     reason = _reason(_lines(errors))
-                    few = options.shortage(reason, spec, user_queue.nodes, environ, user_queue.names)
-                    raise SchedulerError(f"salloc: {reason}", few or f"the request was {' '.join(words[1:])}")
+                    from mnrun.schedulers import offers
+
+                    error = SchedulerError(f"salloc: {reason}", f"the request was {' '.join(words[1:])}")
+                    raise offers.explained(error, spec, user_queue, options.partition(environ))
             screen.done()
             yield granted
         except BaseException as error:
@@ -76,7 +80,7 @@ def allocated(
         finally:
             wait.over()
             screen.done()
-            _give_back(lease, granted)
+            _give_back(lease, granted, environ)
             user_queue.forget()
 
 
@@ -93,7 +97,7 @@ class Wait:
         self._job = ""
 
     def begin(self, job: str) -> None:
-        """Ask about this job from now on. Each answer becomes an event ("reason" or "warning", job, text)."""
+        """Ask about this job from now on. Each answer becomes an event, Queued or Doubt."""
         if not self._job:
             self._job = job
             threading.Thread(target=self._ask, daemon=True).start()
@@ -104,15 +108,15 @@ class Wait:
 
     def _ask(self) -> None:
         for fault in () if self._over.wait(PATIENCE) else self._doubts():
-            self._events.put(("warning", self._job, fault.text))
+            self._events.put(Doubt(fault.text))
         self._queue.forget()  # no earlier answer knows the job
         pause = 0.0
         while not self._over.wait(pause):
             pause = max(self._queue.poll, PATIENCE)
             with suppress(SchedulerError):  # salloc itself tells of a lost slurmctld
                 for job in self._queue.jobs().jobs:
-                    if (job.id, job.state) == (self._job, "PENDING"):
-                        self._events.put(("reason", job.id, job.reason))
+                    if (job.id, job.state) == (self._job, JobState.PENDING):
+                        self._events.put(Queued(str(job.id), job.reason))
 
 
 def _variables(
@@ -130,25 +134,24 @@ def _variables(
                 wait.begin(pending[1])
         shown = len(lines)
         try:
-            kind, job, data = events.get(timeout=LOOK)
+            event = events.get(timeout=LOOK)
         except queue.Empty:
             continue
-        if kind == "reason":
-            if data != reason:
-                screen.say(f"job {job} is queued: {data}")
-            reason = str(data)
-            continue
-        if kind == "warning":
-            screen.warn(str(data))
-            continue
-        if kind == "signal":
-            raise SystemExit(128 + int(str(data)))
-        if kind == "ended":
+        if isinstance(event, Queued):
+            if event.reason != reason:
+                screen.say(f"job {event.job} is queued: {event.reason}")
+            reason = event.reason
+        elif isinstance(event, Doubt):
+            screen.warn(event.text)
+        elif isinstance(event, Signal):
+            raise SystemExit(128 + event.signum)
+        elif isinstance(event, Ended):
             return {}
-        name, equals, value = str(data).partition("=")
-        if not equals:
-            return variables
-        variables[name] = value
+        elif isinstance(event, Line):
+            name, equals, value = event.text.partition("=")
+            if not equals:
+                return variables
+            variables[name] = value
 
 
 def _lines(errors: IO[bytes]) -> list[str]:
@@ -162,7 +165,7 @@ def _reason(lines: list[str]) -> str:
     return "; ".join(dict.fromkeys(line.replace("error: ", "", 1) for line in errors))
 
 
-def _give_back(lease: Child, granted: Granted) -> None:
+def _give_back(lease: Child, granted: Granted, environ: Mapping[str, str]) -> None:
     """End salloc, and with it the job, or the request for one."""
     job = cluster.job(granted.variables)
     if job:
@@ -173,7 +176,7 @@ def _give_back(lease: Child, granted: Granted) -> None:
     if not lease.wait(FAREWELL):
         lease.end(signal.SIGKILL)
     if job and lease.process.returncode != granted.code:
-        cluster.end(job)  # a killed salloc leaves the job in place
+        cluster.end(job, environ)  # a killed salloc leaves the job in place
 
 
 __all__ = ["allocated"]

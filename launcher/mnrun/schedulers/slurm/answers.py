@@ -5,89 +5,12 @@ Times are seconds since the epoch, or 0 where there is none: squeue and sacct ru
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mnrun.schedulers.model import ACTIVE, number
 from mnrun.schedulers.queue import Job, PartitionNode
-
-# The errors that mean another shape of JSON. The last one is a text of ten thousand brackets.
-SHAPES = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-# Slurm 21.08 and 22.05 have squeue --json too, but it dumps every job of the cluster.
-JSON_SINCE = (23, 2)
-
-
-def squeue_json(text: str, uid: int) -> list[Job]:
-    """Return the user's jobs in the output of `squeue --json`. Raises one of SHAPES if it has another shape."""
-    answer = json.loads(text)
-    if not isinstance(answer, dict) or not isinstance(answer.get("jobs"), list):
-        raise ValueError("no jobs in it")
-    return [_from_json(job) for job in answer["jobs"] if job.get("user_id", uid) == uid]
-
-
-def _from_json(job: Mapping[str, Any]) -> Job:
-    array, task, tasks = _int(job.get("array_job_id")), job.get("array_task_id"), job.get("array_task_string")
-    identity = str(job["job_id"])
-    if array and tasks:
-        identity = f"{array}_[{tasks}]"
-    elif array:
-        identity = f"{array}_{_int(task)}"
-    states = job.get("job_state") or "UNKNOWN"
-    flags = [states] if isinstance(states, str) else list(map(str, states))
-    # As squeue without JSON prints it. Until a job's nodes are clean, mnrun may not have written its outcome.
-    state = "COMPLETING" if "COMPLETING" in flags else flags[0]
-    code, signal = _json_exit(job.get("exit_code"))
-    nodes = _int(job.get("node_count"))
-    start, end = _int(job.get("start_time")), _int(job.get("end_time"))
-    return Job(
-        id=identity,
-        name=str(job.get("name") or ""),
-        state=state,
-        reason=word(job.get("state_reason")),
-        partition=str(job.get("partition") or ""),
-        nodes=nodes,
-        nodelist=str(job.get("nodes") or ""),
-        gpus=_json_gpus(job, nodes),
-        restarts=_int(job.get("restart_cnt")),
-        submitted=_int(job.get("submit_time")),
-        start=start,
-        end=0 if _endless(job.get("time_limit")) and state in ACTIVE else end,
-        code=code,
-        signal=signal,
-        depends=word(job.get("dependency")),
-    )
-
-
-def _int(value: Any) -> int:
-    """Return a number of Slurm's JSON, which is plain or in an object that says whether it is set."""
-    if isinstance(value, dict):
-        value = value.get("number") if value.get("set", True) and not value.get("infinite") else 0
-    return value if isinstance(value, int) else 0
-
-
-def _endless(limit: Any) -> bool:
-    return isinstance(limit, dict) and bool(limit.get("infinite"))
-
-
-def _json_exit(value: Any) -> tuple[int, int]:
-    """Return (exit code, signal). Older versions of Slurm give the number of wait(2)."""
-    if isinstance(value, dict):
-        signal = value.get("signal") or {}
-        number = signal.get("id", signal.get("signal_id")) if isinstance(signal, dict) else 0
-        return _int(value.get("return_code")), _int(number)
-    number = _int(value)
-    return number >> 8 & 255, number & 127
-
-
-def _json_gpus(job: Mapping[str, Any], nodes: int) -> int:
-    """Return the GPUs of a job, granted or asked for. Without accounting, the trackable resources do not count GPUs."""
-    granted = gpus_in(",".join(map(str, job.get("gres_detail") or [])))
-    request = gpus_in(str(job.get("tres_per_node") or "")) * max(nodes, 1)
-    request = request or gpus_in(str(job.get("tres_per_job") or ""))
-    request = request or gpus_in(str(job.get("tres_per_task") or "")) * max(_int(job.get("tasks")), 1)
-    return gpus_in(str(job.get("tres_alloc_str") or "")) or granted or request
+from mnrun.schedulers.slurm.states import job_state, node_state
+from mnrun.schedulers.vocabulary import ACTIVE, number
 
 
 def gpus_in(text: str) -> int:
@@ -111,53 +34,28 @@ def word(value: Any) -> str:
     return "" if text in ("None", "(null)", "N/A", "n/a") else text
 
 
-# squeue -O takes widths, since Slurm 20.11 has no separator that a value could not hold. A job's name may hold
+# Columns as -O takes them, with widths: Slurm 20.11 has no separator that a value could not hold. A job's name may hold
 # anything.
 SQUEUE = (
-    ("JobArrayID", 1000),
-    ("State", 20),
-    ("Reason", 120),
-    ("NumNodes", 12),
-    ("NodeList", 1000),
-    ("exit_code", 12),
-    ("StartTime", 24),
-    ("EndTime", 24),
-    ("SubmitTime", 24),
-    ("RestartCnt", 12),
-    ("tres-alloc", 200),
-    ("tres-per-node", 120),
-    ("tres-per-job", 120),
-    ("Partition", 120),
-    ("Dependency", 200),
-    ("TimeLimit", 24),
-    ("Name", 256),
+    "JobArrayID:1000,State:20,Reason:120,NumNodes:12,NodeList:1000,exit_code:12,StartTime:24,EndTime:24,SubmitTime:24,"
+    "RestartCnt:12,tres-alloc:200,tres-per-node:120,tres-per-job:120,Partition:120,Dependency:200,TimeLimit:24,Name:256"
 )
 SINFO = (
-    ("Partition", 120),
-    ("NodeList", 120),
-    ("StateLong", 40),
-    ("Gres", 400),
-    ("GresUsed", 400),
-    ("CPUsState", 40),
-    ("Available", 12),
-    ("Time", 24),
-    ("Reason", 400),
-    ("Memory", 20),
-    ("Features", 400),
+    "Partition:120,NodeList:120,StateLong:40,Gres:400,GresUsed:400,CPUsState:40,Available:12,Time:24,Reason:400,"
+    "Memory:20,Features:400"
 )
 
 
-def widths(columns: Sequence[tuple[str, int]]) -> str:
-    """Return the columns as -O takes them."""
-    return ",".join(f"{name}:{width}" for name, width in columns)
+def widths(columns: str) -> list[tuple[str, int]]:
+    return [(name, int(width)) for name, width in (column.split(":") for column in columns.split(","))]
 
 
-def rows(text: str, columns: Sequence[tuple[str, int]]) -> list[dict[str, str]]:
+def rows(text: str, columns: str) -> list[dict[str, str]]:
     """Return the values of each line, by the names of their columns."""
     table = []
     for line in filter(str.strip, text.splitlines()):
         row, start = {}, 0
-        for name, width in columns:
+        for name, width in widths(columns):
             row[name] = line[start : start + width].strip()
             start += width
         table.append(row)
@@ -174,14 +72,14 @@ def squeue_columns(text: str) -> list[Job]:
     jobs = []
     for row in rows(text, SQUEUE):
         code, signal = _exit(row["exit_code"])
-        nodes = number(row["NumNodes"])
-        endless = row["TimeLimit"] == "UNLIMITED" and row["State"] in ACTIVE
+        nodes, state = number(row["NumNodes"]), job_state(row["State"])
+        endless = row["TimeLimit"] == "UNLIMITED" and state in ACTIVE
         gpus = gpus_in(row["tres-alloc"]) or gpus_in(row["tres-per-node"]) * max(nodes, 1)
         jobs.append(
             Job(
                 id=_typed(row["JobArrayID"]),
                 name=row["Name"],
-                state=row["State"],
+                state=state,
                 reason=word(row["Reason"]),
                 partition=row["Partition"],
                 nodes=nodes,
@@ -213,26 +111,27 @@ SACCT = "JobID,State,ExitCode,NNodes,NodeList,AllocTRES,ReqTRES,Submit,Start,End
 
 def sacct_lines(text: str) -> list[Job]:
     """Return the jobs in the output of `sacct -X -n -P` with the columns of SACCT. Of a requeued job, the last start
-    counts."""
+    counts. A request that Slurm refused has no code here, as in squeue's answer: sacct (24.11) tells 1:0 of it."""
     jobs = {}
     for line in text.splitlines():
         parts = line.split("|", 11)
         if len(parts) < 12:
             continue
         identity, state, status, nodes, names, granted, request, *times, partition, name = parts
+        had_nodes = names != "None assigned"
         code, _, signal = status.partition(":")
         jobs[identity] = Job(
             id=_typed(identity),
             name=name,
-            state=state.split(" ")[0],  # CANCELLED by 1500
+            state=job_state(state.split(" ")[0]),  # CANCELLED by 1500
             partition=partition,
             nodes=number(nodes),
-            nodelist="" if names == "None assigned" else names,
+            nodelist=names if had_nodes else "",
             gpus=gpus_in(granted) or gpus_in(request),
             submitted=number(times[0]),
             start=number(times[1]),
             end=number(times[2]),
-            code=number(code),
+            code=number(code) if had_nodes else 0,
             signal=number(signal),
         )
     return list(jobs.values())
@@ -242,22 +141,23 @@ def sinfo_columns(text: str) -> list[PartitionNode]:
     """Return the nodes in the output of `sinfo -N -O` with the columns of SINFO, once for each partition."""
     nodes = []
     for row in rows(text, SINFO):
-        state = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())
+        word_and_mark = re.fullmatch(r"([a-z_]+)(.*)", row["StateLong"].lower())
+        code, mark = word_and_mark.groups() if word_and_mark else (row["StateLong"], "")
+        state, why = node_state(code, mark, "" if row["Reason"] == "none" else row["Reason"])
         cpus = [number(part) for part in row["CPUsState"].split("/")]
         nodes.append(
             PartitionNode(
                 partition=row["Partition"].rstrip("*"),
                 default=row["Partition"].endswith("*"),
                 node=row["NodeList"],
-                state=state[1] if state else row["StateLong"],
-                mark=state[2] if state else "",
+                state=state,
                 gpus=gpus_in(row["Gres"]) if row["Gres"] != "(null)" else 0,
                 gpus_used=gpus_in(row["GresUsed"]) if row["GresUsed"] != "(null)" else 0,
                 cpus=cpus[3] if len(cpus) == 4 else 0,
                 cpus_idle=cpus[1] if len(cpus) == 4 else 0,
                 up=row["Available"] == "up",
                 limit=row["Time"],
-                reason="" if row["Reason"] == "none" else row["Reason"],
+                why=why,
                 memory=number(row["Memory"]),
                 gpu_types=gpu_types(row["Gres"]),
                 features=word(row["Features"]),

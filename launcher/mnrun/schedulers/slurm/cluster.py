@@ -12,38 +12,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mnrun import environment, nodeset
+from mnrun import environment, formats, nodeset
 from mnrun.errors import NoAnswerError, SchedulerError, UsageError
 from mnrun.jobspec import JobSpec
-from mnrun.model import Allocation, Site
-from mnrun.schedulers.model import RUNNING, BatchStart, StepTask, Trace, number
-from mnrun.schedulers.slurm import options, scontrol, steps
-from mnrun.system import commands
-from mnrun.system.process import PROBE
+from mnrun.model import Allocation, Site, Unwell, Words
+from mnrun.schedulers.slurm import ANCESTORS, SUBMIT, client, is_here, job, options, scontrol, steps
+from mnrun.schedulers.slurm.details import Details
+from mnrun.schedulers.slurm.states import job_state
+from mnrun.schedulers.slurm.variables import VARIABLES, for_srun
+from mnrun.schedulers.vocabulary import RUNNING, BatchStart, JobState, StepTask, Trace, number
+from mnrun.system import process
 
 # The paths of Slurm's configuration: in packages, in older Debians, and for "configless" slurmd and sackd.
 CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-SUBMIT = "sbatch"
 ENDS = "Slurm ends what is left there once it can"
 # Slurm sends the signals of a batch job to every process of its script, and so to a client that was just asking.
 # scancel sends several within a moment: to the steps, and to the script (scancel(1), NOTES).
-SIGNALS = 4
-ENDING_WAITS = (1, 2, 3, 4)  # seconds between two questions: there is one question more
+AGAIN = 4
+_ENDS = {"TimeLimit": JobState.TIMEOUT, "NodeDown": JobState.NODE_FAIL}  # by the reason of a job that is COMPLETING
+# Seconds between two questions about the end: there is one question more. Only a batch job may be requeued
+# (scontrol(1)), and is asked about for longer: no reason tells of that.
+ENDING_WAITS = (0.2, 0.3, 0.5, 0.8)
+REQUEUE_WAITS = (2, 3, 4)
+VERSION = ("srun", "--version")
 SBATCH = 60  # seconds for sbatch to answer
+ENDING = 20  # seconds for scancel
 ASK = 60  # seconds for other commands
 _ID = re.compile(r"^([1-9]\d*)(;\S*)?$", re.MULTILINE | re.ASCII)  # the output of --parsable, with the cluster's name
 # sbatch's errors after which slurmctld may have taken the job all the same.
 _UNSURE = re.compile("timed out|zero bytes|receive failure", re.IGNORECASE)
-
-
-def is_here() -> bool:
-    """Return whether this machine is part of a Slurm site."""
-    return shutil.which(SUBMIT) is not None
-
-
-def job(environ: Mapping[str, str]) -> str:
-    """Return the id of the Slurm job that mnrun is in, or ""."""
-    return environ.get("SLURM_JOB_ID", "")
 
 
 def start(environ: Mapping[str, str]) -> BatchStart:
@@ -95,36 +92,37 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     return number(environ.get(name, ""))
 
 
+def questions(environ: Mapping[str, str]) -> tuple[Words, ...]:
+    return ("scontrol", "-d", "-o", "show", "job", job(environ)), VERSION
+
+
 def current(environ: Mapping[str, str]) -> tuple[Allocation, Site]:
-    """Return the Slurm job that mnrun is in. Raises SchedulerError if Slurm does not know it."""
     number = job(environ)
-    answer = _ask("scontrol", "-d", "-o", "show", "job", number, about=f"job {number}: ")
+    answer = _ask(*questions(environ)[0], environ=environ, about=f"job {number}: ")
     scripted = _in_script(environ)
     allocation = scontrol.allocation(scontrol.of_job(number, answer), environ, scripted=scripted)
     gpus = {node.name: node.gpus for node in allocation.nodes}
-    release = version()
+    release = version(environ)
     extra = environ.get("PRTE_MCA_plm_slurm_args", "")
     binds, here = _binds(release, environ), start(environ)
     inside, step = here.script != "", not scripted and scontrol.in_step(environ)
-    found = Site("slurm", allocation.job, release, extra, gpus, binds, restart=here.restart, inside=inside, step=step)
+    of_slurm = Details(release, extra)
+    found = Site("slurm", allocation.job, of_slurm, gpus, binds, restart=here.restart, inside=inside, step=step)
     called = here.id if here.id != number else ""
-    return replace(allocation, called=called), replace(found, script=here.id if scripted else "", called=called)
+    return allocation._replace(called=called), found._replace(script=here.id if scripted else "", called=called)
 
 
 def site(environ: Mapping[str, str]) -> Site:
-    """Return this Slurm site, for a plan that is made before there is a job."""
-    release = version()
-    return Site("slurm", "JOB", release, binds=_binds(release, environ))
+    release = version(environ)
+    return Site("slurm", "JOB", Details(release), binds=_binds(release, environ))
 
 
 def name(environ: Mapping[str, str]) -> str:
-    """Return Slurm's ClusterName, or "" without Slurm.
-
-    scontrol runs only if the configuration file does not tell. Raises SchedulerError if Slurm does not answer.
-    """
+    """Return Slurm's ClusterName, or "" without Slurm. scontrol runs only if the configuration file does not tell.
+    Raises SchedulerError if Slurm does not answer."""
     if environ.get("SLURM_CLUSTER_NAME"):
         return environ["SLURM_CLUSTER_NAME"]
-    if not is_here():
+    if not is_here(environ):
         return ""
     return _setting("ClusterName", environ).lower()  # Slurm takes the name in lower case
 
@@ -137,7 +135,7 @@ def _setting(name: str, environ: Mapping[str, str]) -> str:
         with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
             if match := line.search(file.read()):
                 return match[1]
-    match = line.search(_ask("scontrol", "show", "config"))
+    match = line.search(_ask("scontrol", "show", "config", environ=environ))
     return match[1] if match else ""
 
 
@@ -146,9 +144,9 @@ def _binds(release: tuple[int, int], environ: Mapping[str, str]) -> bool:
     return release >= (24, 5) or "affinity" in _setting("TaskPlugin", environ)
 
 
-def version() -> tuple[int, int]:
+def version(environ: Mapping[str, str]) -> tuple[int, int]:
     """Return the version of this Slurm, as (24, 11)."""
-    return scontrol.version(_ask("srun", "--version"))
+    return scontrol.version(_ask(*VERSION, environ=environ))
 
 
 def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -157,13 +155,13 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
     Raises UsageError or Impossible for a job that cannot be handed in. Raises SchedulerError with sbatch's own words
     and the option of ours that they are about. Raises NoAnswerError if Slurm may have taken the job.
     """
-    if "wait" in spec.batch.slurm:
+    if "wait" in options.words(spec):
         raise UsageError("--slurm wait would keep the job's id back until the job ends", "write mnrun submit --wait")
-    options.refuse(spec, Site("slurm", "", version()))
+    options.refuse(spec, Site("slurm", "", Details(version(environ))))
     words, code = ("sbatch", "--parsable"), 0
     perhaps = "the job may have been submitted: look at mnrun status before you try again"
     try:
-        done = commands.run(words, SBATCH, _outside(environ), instead="submit from a login node", text=script)
+        done = client.run(words, SBATCH, _outside(environ), instead="submit from a login node", text=script)
         code, output, errors = done.returncode, done.stdout, done.stderr.strip()
     except NoAnswerError as error:
         output, errors = error.heard, error.message
@@ -174,139 +172,130 @@ def submit(script: str, spec: JobSpec, environ: Mapping[str, str]) -> tuple[str,
         return number[1], errors
     if code and _UNSURE.search(errors):
         raise NoAnswerError(" | ".join(errors.splitlines()), perhaps)
-    commands.refuse_silence(done)
-    from mnrun.schedulers.slurm.queue import UserQueue
-
+    client.refuse_silence(done)
     lines = (errors or output.strip() or str(code)).splitlines()
     said = "; ".join(line.replace("sbatch: ", "", 1).replace("error: ", "", 1) for line in lines)
-    refusal = options.refusal(f"sbatch: {said}", spec)
-    queue = UserQueue(environ, Path.home(), float(spec.slurm_poll))
-    there = options.shortage(refusal.message, spec, queue.nodes, names=queue.names)
-    raise SchedulerError(refusal.message, there or refusal.remedy)
+    if "dependency problem" in said.lower():
+        _refuse_unknown(spec)
+    raise options.refusal(f"sbatch: {said}", spec)
+
+
+def _refuse_unknown(spec: JobSpec) -> None:
+    """Raise SchedulerError for jobs of --dependency that Slurm does not know."""
+    named = [job for _, jobs in formats.dependencies(spec.batch.text("dependency")) for job in jobs]
+    if unknown := [job for job in dict.fromkeys(named) if trace(job.partition("_")[0]) is None]:
+        which = f"no job {' or '.join(unknown)} to wait for (--dependency: {spec.origins['dependency']})"
+        raise SchedulerError(
+            f"Slurm knows {which}", "leave it out if it has ended: Slurm forgets jobs after some minutes"
+        )
 
 
 def _outside(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of sbatch. All options are in the script: none comes from SBATCH_*, and a surrounding job
     hands nothing on."""
     ours = ("SLURM_CONF", "SLURM_CLUSTER")
-    clean = environment.for_another_job(environ)
+    clean = environment.for_another_job(environ, [VARIABLES])
     return {n: v for n, v in clean.items() if not n.startswith(("SBATCH_", "SLURM_")) or n.startswith(ours)}
 
 
 def on_each(allocation: Allocation, names: Sequence[str], words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the output of `words`, run once on each of these nodes of the job. Raises SchedulerError if srun fails."""
     asked = set(names)
     gpus = {node.gpus for node in allocation.nodes if node.name in asked}
     srun = steps.once_each(names, gpus.pop() if len(gpus) == 1 else 0)
-    return _ask(*srun, *words, environ=environment.for_srun(environ), seconds=PROBE)
+    return _ask(*srun, *words, environ=for_srun(environ), seconds=process.PROBE)
 
 
-def why_down(names: Sequence[str]) -> dict[str, str]:
-    """Return node -> Slurm's state for the nodes that are down, failing, draining or silent."""
-    try:
-        text = _ask("sinfo", "-a", "-h", "-N", "-o", "%N %T", "-n", nodeset.for_slurm(names))
-    except SchedulerError:
-        return {}
-    states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
-    return {n: s for n, s in states.items() if s.endswith("*") or s.startswith(("down", "fail", "drain"))}
+def lost(names: Sequence[str], environ: Mapping[str, str], since: float | None = None) -> dict[str, Unwell]:
+    found: dict[str, Unwell] = {}
+    nodes = nodeset.fold_ends(names)
+    with contextlib.suppress(SchedulerError):
+        found = scontrol.unwell(_ask("sinfo", "-a", "-h", "-N", "-o", "%N %T", "-n", nodes, environ=environ))
+    if since is not None:
+        seconds = {**environ, "SLURM_TIME_FORMAT": "%s"}  # not local times
+        with contextlib.suppress(SchedulerError):
+            text = _ask("scontrol", "-o", "show", "node", nodes, environ=seconds)
+            found.update(scontrol.started_anew(text, since))
+    return found
 
 
-def started_anew(names: Sequence[str], since: float, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return node -> the time of its start, for the nodes that Slurm has started anew since that time."""
-    seconds = {**environ, "SLURM_TIME_FORMAT": "%s"}  # not local times
-    try:
-        text = _ask("scontrol", "-o", "show", "node", nodeset.for_slurm(names), environ=seconds)
-    except SchedulerError:
-        return {}
-    return scontrol.started_anew(text, since)
+def _shown(job: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return what Slurm shows of a job, and its errors. Both are "" if it does not answer."""
+    with contextlib.suppress(SchedulerError):
+        done = _run(("scontrol", "-o", "show", "job", job), environ)
+        return ("" if done.returncode else done.stdout), done.stderr
+    return "", ""
 
 
-def _shown(job: str) -> str:
+def _line(job: str, environ: Mapping[str, str]) -> str:
     """Return the line that Slurm shows of a job, or "" if it does not answer."""
-    try:
-        done = _run(("scontrol", "-o", "show", "job", job))
-    except SchedulerError:
-        return ""
-    return scontrol.of_job(job, done.stdout) if done.returncode == 0 else ""
+    return scontrol.of_job(job, _shown(job, environ)[0])
 
 
-def runs(job: str) -> bool:
+def runs(job: str, environ: Mapping[str, str]) -> bool:
     """Return False only if Slurm says that the job has ended, or no longer knows it. No answer counts as running."""
-    try:
-        done = _run(("scontrol", "-o", "show", "job", job))
-    except SchedulerError:
-        return True
-    state = re.search(r"JobState=(\w+)", scontrol.of_job(job, done.stdout))
-    return state[1] in RUNNING if state else "Invalid job id" not in done.stderr
+    shown, errors = _shown(job, environ)
+    state = re.search(r"JobState=(\w+)", scontrol.of_job(job, shown))
+    return job_state(state[1]) in RUNNING if state else "Invalid job id" not in errors
 
 
-def preempted(job: str) -> bool:
+def preempted(job: str, environ: Mapping[str, str]) -> bool:
     """Return whether another job takes this one's nodes. The job has a time of grace, and then Slurm ends it."""
-    return re.search(r"\bPreemptTime=\d", _shown(job)) is not None
+    return re.search(r"\bPreemptTime=\d", _line(job, environ)) is not None
 
 
-def ending(site: Site) -> str:
-    """Return the state in which the job ends: CANCELLED, TIMEOUT, NODE_FAIL … or "" if Slurm does not say.
+def ending(site: Site, environ: Mapping[str, str]) -> JobState:
+    """Return the state in which the job ends, or UNKNOWN if Slurm does not say.
 
     REQUEUED means that Slurm will start the job again. COMPLETING hides the state for as long as the nodes clean up, so
-    mnrun asks again for some seconds. After that, and if the job itself waits for mnrun to end, its reason tells.
+    mnrun asks again for a while. After that, and if the job itself waits for mnrun to end, its reason tells.
     """
-    pauses = iter(ENDING_WAITS)
+    pauses = iter((*ENDING_WAITS, *REQUEUE_WAITS))
     while True:
-        line = _shown(site.job)
+        line = _line(site.job, environ)
         state = re.search(r"JobState=(\w+)", line)
         restarts = re.search(r"\bRestarts=(\d+)", line)
         if restarts and int(restarts[1]) > site.restart:
-            return "REQUEUED"
+            return JobState.REQUEUED
         if re.search(r"\bPreemptTime=\d", line):
             # The time of grace is over, though the job may count as running for a moment more.
-            return "PREEMPTED"
+            return JobState.PREEMPTED
         if state is None or state[1] != "COMPLETING":
-            return state[1] if state else ""
+            return job_state(state[1]) if state else JobState.UNKNOWN
         pause = None if site.inside else next(pauses, None)
-        if pause is None:
+        if pause is None or (pause in REQUEUE_WAITS and "BatchFlag=0" in line):
             reason = re.search(r"\bReason=(\w+)", line)
-            return {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL"}.get(reason[1] if reason else "", "CANCELLED")
+            return _ENDS.get(reason[1] if reason else "", JobState.CANCELLED)
         time.sleep(pause)
 
 
 def trace(job: str) -> Trace | None:
     """Return what slurmctld still knows of a job. It forgets a job some minutes after its end."""
-    try:
-        done = _run(("scontrol", "-o", "show", "job", job))
-    except SchedulerError:
-        return None
-    return scontrol.trace(job, done.stdout, os.getuid()) if done.returncode == 0 else None
+    return scontrol.trace(job, _shown(job)[0], os.getuid())
 
 
-def time_limit(job: str) -> str:
+def time_limit(job: str, environ: Mapping[str, str]) -> str:
     """Return the job's time limit as Slurm writes it, or "" if Slurm does not say."""
-    limit = re.search(r"\bTimeLimit=(\S+)", _shown(job))
+    limit = re.search(r"\bTimeLimit=(\S+)", _line(job, environ))
     return limit[1] if limit else ""
 
 
-def end(job: str) -> None:
+def end(job: str, environ: Mapping[str, str]) -> None:
     """Have Slurm end a job or a step. A node that does not answer now follows later. A job that has ended is fine."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(["scancel", job], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=20)
+    with contextlib.suppress(SchedulerError):
+        client.run(("scancel", job), ENDING, environ)
 
 
-def _ask(*argv: str, environ: Mapping[str, str] | None = None, about: str = "", seconds: float = ASK) -> str:
-    """Return the output of a command of Slurm's. `about` begins the message if the command fails."""
-    done = _run(argv, environ, seconds)
-    commands.refuse_silence(done)
-    if done.returncode:
-        raise SchedulerError(about + commands.complaint(done))
-    return done.stdout
+def _ask(*argv: str, environ: Mapping[str, str], about: str = "", seconds: float = ASK) -> str:
+    return client.output(_run(argv, environ, seconds), about)
 
 
 def _run(
     words: Sequence[str], environ: Mapping[str, str] | None = None, seconds: float = ASK
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm's: again where a signal ended it, and once more where it did not reach slurmctld."""
-    done = commands.run(words, seconds, environ)
-    for again in range(SIGNALS):
-        if done.returncode >= 0 and (again or not commands.unreached(done)):
+    done = client.run(words, seconds, environ)
+    for again in range(AGAIN):
+        if done.returncode >= 0 and (again or not client.unreached(done)):
             break
-        done = commands.run(words, seconds, environ)
+        done = client.run(words, seconds, environ)
     return done

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mnrun import nodeset
-from mnrun.schedulers.model import span
 from mnrun.schedulers.queue import Job, PartitionNode
 from mnrun.schedulers.slurm.answers import gpu_types, word
+from mnrun.schedulers.slurm.states import job_state, node_state
+from mnrun.schedulers.vocabulary import span
 
 
 def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
@@ -30,7 +31,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
             Job(
                 id=identity,
                 name=job.name or "",
-                state=str(job.state).split()[0].rstrip("+"),
+                state=job_state(str(job.state).split()[0].rstrip("+")),
                 reason=word(job.state_reason),
                 partition=job.partition or "",
                 nodes=job.num_nodes or 0,
@@ -71,11 +72,12 @@ def nodes(partitions: Iterable[Any], machines: Iterable[Any]) -> list[PartitionN
     entries = []
     for partition in partitions:
         for name in nodeset.expand(partition.nodes) if partition.nodes else ():
-            node = by_name[name]
-            state, mark = _node_state(str(node.state))
+            node, minutes = by_name[name], partition.max_time
+            code, mark = _code(str(node.state))
+            state, why = node_state(code, mark, node.reason or "")
             # allocated_gres is there since pyslurm 23.11, alloc_gres before.
             used = node.allocated_gres if hasattr(node, "allocated_gres") else node.alloc_gres
-            if _gpus_of(node.configured_gres) and not used and state in ("mixed", "allocated"):
+            if _gpus_of(node.configured_gres) and not used and code in ("mixed", "allocated"):
                 raise LookupError(f"the GPUs of {name} that are taken")
             entries.append(
                 PartitionNode(
@@ -83,14 +85,13 @@ def nodes(partitions: Iterable[Any], machines: Iterable[Any]) -> list[PartitionN
                     default=bool(partition.is_default),
                     node=name,
                     state=state,
-                    mark=mark,
                     gpus=_gpus_of(node.configured_gres),
                     gpus_used=_gpus_of(used),
                     cpus=node.total_cpus or 0,
                     cpus_idle=node.idle_cpus or 0,
                     up=partition.state == "UP",
-                    limit=_limit(partition.max_time),
-                    reason=node.reason or "",
+                    limit=span(60 * minutes) if isinstance(minutes, int) else "infinite",  # as sinfo writes it
+                    why=why,
                     memory=getattr(node, "real_memory", None) or 0,
                     gpu_types=gpu_types(",".join(node.configured_gres or {})),
                     features=",".join(getattr(node, "available_features", None) or ()),
@@ -99,12 +100,7 @@ def nodes(partitions: Iterable[Any], machines: Iterable[Any]) -> list[PartitionN
     return entries
 
 
-def _limit(minutes: int | str | None) -> str:
-    """Return the time limit of a job, as sinfo writes it: 1-02:30:00, 30:00, infinite."""
-    return span(60 * minutes) if isinstance(minutes, int) else "infinite"
-
-
-def _node_state(text: str) -> tuple[str, str]:
+def _code(text: str) -> tuple[str, str]:
     """Turn `IDLE+DRAIN` into sinfo's word and mark."""
     base, *flags = text.lower().split("+")
     mark = "*" if base.endswith("*") or "not_responding" in flags else "$" if "maintenance" in flags else ""

@@ -1,39 +1,32 @@
 """Ask Slurm about jobs and nodes, by pyslurm if it works here, else by Slurm's commands.
 
-One question serves every process of this user on this machine for `poll` seconds. The last answers lie in
-~/.mnrun/slurm.json (0600), refusals too. answers.py parses them.
+cache.py keeps the answers in ~/.mnrun/slurm.json, and answers.py parses them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
-import json
 import math
 import os
-import platform
-import pwd
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, TypeVar
+from typing import Any
 
 from mnrun.errors import NotYours, SchedulerError, UsageError
+from mnrun.schedulers import parts
+from mnrun.schedulers.cache import SECONDS, Answers, T  # squeue alone would try for minutes
 from mnrun.schedulers.queue import Job, PartitionNode, Snapshot
-from mnrun.schedulers.slurm import answers, pyslurm, reasons, scontrol
+from mnrun.schedulers.slurm import answers, client, pyslurm, reasons, scontrol
 from mnrun.system import commands
 
-SECONDS = 20  # seconds for one question: squeue alone would try for minutes
 DAYS = 7
 CACHE = "slurm.json"
 # Variables of Slurm's commands that would change the question.
 _SHAPERS = ("SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_")
-
-T = TypeVar("T", Job, PartitionNode)
 
 
 class UserQueue:
@@ -42,52 +35,35 @@ class UserQueue:
     def __init__(self, environ: Mapping[str, str], home: Path, poll: float) -> None:
         self.poll = poll
         self._uid = os.getuid()
-        self._cache = home / ".mnrun" / CACHE
-        # One home may serve several clusters.
-        self._site = "|".join([platform.node(), environ.get("SLURM_CONF", ""), environ.get("SLURM_CLUSTERS", "")])
+        self._answers = Answers(home / ".mnrun" / CACHE, poll, environ, ("SLURM_CONF", "SLURM_CLUSTERS"))
         clean = {name: value for name, value in environ.items() if not name.startswith(_SHAPERS)}
         # SLURM_TIME_FORMAT: seconds, not local times. SLURM_BITSTR_LEN=0: long arrays uncut.
         self._environ = {**clean, "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 
     def jobs(self, age: float = math.inf) -> Snapshot:
-        """Return all jobs of this user that slurmctld knows, recently ended ones too. Raises SchedulerError.
-
-        The answer is younger than `poll`, and than `age` seconds.
-        """
-        jobs, when = self._shared("jobs", self._ask_jobs, Job, age)
+        jobs, when = self._answers.shared("jobs", self._ask_jobs, Job, age)
         now = time.time()
         return Snapshot(tuple(replace(job, reason=reasons.sentence(job, now)) for job in jobs), when)
 
     def history(self, ids: Sequence[str] = ()) -> tuple[Job, ...]:
-        """Return the accounting's word on these jobs, or () without accounting.
-
-        If `ids` is empty, the jobs are all of this user's in seven days.
-        """
         words = ["-j", ",".join(sorted(ids))] if ids else ["-S", f"now-{DAYS}days"]
-        jobs, _ = self._shared(f"history {words[1]}", lambda: self._ask_history(words), Job)
+        jobs, _ = self._answers.shared(f"history {words[1]}", lambda: self._ask_history(words), Job)
         return tuple(jobs)
 
     def nodes(self) -> tuple[PartitionNode, ...]:
-        """Return every node, once for each of its partitions. Raises SchedulerError."""
-        nodes, _ = self._shared("nodes", self._ask_nodes, PartitionNode)
+        nodes, _ = self._answers.shared("nodes", self._ask_nodes, PartitionNode)
         return tuple(nodes)
 
     def names(self, option: str) -> tuple[str, ...]:
-        """Return the values of an option that this user has: account, qos or reservation. Raises SchedulerError."""
         if option == "reservation":
             text = self._run("scontrol", "-o", "show", "reservation")
             return tuple(re.findall(r"^ReservationName=(\S+)", text, re.MULTILINE))
-        user = pwd.getpwuid(self._uid).pw_name
-        text = self._run("sacctmgr", "-n", "-P", "show", "associations", f"user={user}", f"format={option}")
+        user = f"user={parts.user()}"
+        text = self._run("sacctmgr", "-n", "-P", "show", "associations", user, f"format={option}")
         return tuple(sorted(set(re.split(r"[,\s]+", text)) - {""}))
 
     def cancel(self, ids: Sequence[str], signal: str = "", scripts: Collection[str] = ()) -> list[str]:
-        """End jobs, or send them a signal. Return the jobs that had ended already.
-
-        `scripts` are jobs whose script passes a signal on to every rank, once: of these, the script alone gets it. A
-        plain scancel signals all processes, and so would end the one that keeps an image mounted. Raises SchedulerError
-        if Slurm refuses.
-        """
+        # A plain scancel signals all processes, and so would end the one that keeps an image mounted.
         batch = [identity for identity in ids if identity in scripts]
         rest = [identity for identity in ids if identity not in scripts]
         options = ["-s", signal] if signal else []
@@ -111,11 +87,7 @@ class UserQueue:
         return ended
 
     def forget(self) -> None:
-        """Drop the last answers: this process has just changed something."""
-        if not os.path.lexists(self._cache):
-            return
-        with self._book() as book:
-            book.pop(self._site, None)
+        self._answers.forget()
 
     # Asking
 
@@ -124,12 +96,8 @@ class UserQueue:
         if jobs is not None:
             return jobs
         words = ("squeue", "-a", "-t", "all", "-u", str(self._uid))
-        if scontrol.version(self._run("squeue", "--version"), "squeue") >= answers.JSON_SINCE:
-            done = self._start([*words, "--json"])
-            commands.refuse_silence(done)
-            with suppress(*answers.SHAPES):  # built without JSON, or another shape
-                return answers.squeue_json(done.stdout, self._uid)
-        return answers.squeue_columns(self._run(*words, "-h", "-O", answers.widths(answers.SQUEUE)))
+        # These columns are the same in all versions.
+        return answers.squeue_columns(self._run(*words, "-h", "-O", answers.SQUEUE))
 
     def _ask_nodes(self) -> list[PartitionNode]:
         nodes = _by_pyslurm(
@@ -137,8 +105,7 @@ class UserQueue:
         )
         if nodes is not None:
             return nodes
-        # These columns are the same in all versions.
-        return answers.sinfo_columns(self._run("sinfo", "-a", "-h", "-N", "-O", answers.widths(answers.SINFO)))
+        return answers.sinfo_columns(self._run("sinfo", "-a", "-h", "-N", "-O", answers.SINFO))
 
     def _ask_history(self, words: Sequence[str]) -> list[Job]:
         try:
@@ -149,61 +116,10 @@ class UserQueue:
             return []  # without accounting, or its database, slurmctld and the job directories must do
 
     def _run(self, *words: str) -> str:
-        done = self._start(words)
-        commands.refuse_silence(done)
-        if done.returncode:
-            raise SchedulerError(f"{words[0]}: {commands.last_line(done.stderr) or done.returncode}")
-        return done.stdout
+        return client.output(self._start(words))
 
     def _start(self, words: Sequence[str]) -> CompletedProcess[str]:
-        return commands.run(words, SECONDS, self._environ, instead="go to a login node")
-
-    # The last answers
-
-    def _shared(
-        self, question: str, ask: Callable[[], list[T]], kind: type[T], age: float = math.inf
-    ) -> tuple[list[T], float]:
-        """Return an answer that is younger than `poll` and `age`, else a new one. Processes that ask at the same time
-        wait for it."""
-        with self._book() as book:
-            page = book.setdefault(self._site, {})
-            last = page.get(question)
-            if not (_fresh(last, min(self.poll, age)) and _fits(last, kind)):
-                last = {"time": time.time(), "failure": None, "entries": []}
-                try:
-                    last["entries"] = [asdict(entry) for entry in ask()]
-                except SchedulerError as error:
-                    last["failure"] = [error.message, error.remedy]
-                page[question] = last
-        if last["failure"]:
-            age = int(time.time() - last["time"])
-            again = f" (asked {age} s ago; asked again {int(self.poll)} s after that)" if age > SECONDS else ""
-            raise SchedulerError(last["failure"][0] + again, last["failure"][1])
-        return [kind(**entry) for entry in last["entries"]], last["time"]
-
-    @contextmanager
-    def _book(self) -> Iterator[dict[str, Any]]:
-        """Yield the content of the file of last answers, under a lock. It is empty if the file cannot be opened."""
-        try:
-            self._cache.parent.mkdir(mode=0o700, exist_ok=True)
-            handle = os.open(self._cache, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError:
-            yield {}
-            return
-        file = os.fdopen(handle, "r+", encoding="utf-8", errors="surrogateescape")
-        _lock(handle)
-        book = _read(file.read())
-        try:
-            yield book
-        finally:
-            young = {site: page for site, page in book.items() if any(_fresh(last, 3600) for last in page.values())}
-            with suppress(OSError):
-                os.fchmod(handle, 0o600)
-                file.seek(0)
-                file.truncate()
-                json.dump(young, file)
-            with suppress(OSError):  # a full disk is found as the text is written out, which close() does
-                file.close()
+        return client.run(words, SECONDS, self._environ, instead="go to a login node")
 
 
 def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
@@ -218,47 +134,4 @@ def _by_pyslurm(ask: Callable[[Any], list[T]]) -> list[T] | None:
 
         return ask(library)
 
-    return commands.call("pyslurm", imported, SECONDS)
-
-
-def _lock(handle: int) -> None:
-    """Lock a file, but give up after some seconds: a filesystem may have no locks, or hang."""
-    deadline = time.monotonic() + SECONDS + 5
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        except OSError:
-            return
-        else:
-            return
-
-
-def _read(text: str) -> dict[str, Any]:
-    """Return the content of the file. The file of an earlier version, or half a file, counts as nothing."""
-    try:
-        book = json.loads(text)
-        shaped = all(_is_answer(last) for page in book.values() for last in page.values())
-    except answers.SHAPES:
-        return {}
-    return book if shaped else {}
-
-
-def _is_answer(last: Any) -> bool:
-    """Return whether this is an answer with its time, or a failure with its message and remedy."""
-    if not isinstance(last, dict) or not isinstance(last.get("time"), float):
-        return False
-    failure, entries = last.get("failure"), last.get("entries")
-    refused = isinstance(failure, list) and len(failure) == 2 and all(isinstance(word, str) for word in failure)
-    return isinstance(entries, list) and (failure is None or refused)
-
-
-def _fits(last: Mapping[str, Any], kind: type[T]) -> bool:
-    """Return whether the entries have the fields of `kind`. Those of another version of mnrun may have others."""
-    names = {field.name for field in fields(kind)}
-    return all(isinstance(entry, dict) and set(entry) == names for entry in last["entries"])
-
-
-def _fresh(last: Mapping[str, Any] | None, seconds: float) -> bool:
-    return last is not None and 0 <= time.time() - float(last["time"]) < seconds
+    return commands.call("pyslurm", imported, SECONDS, "slurmctld")

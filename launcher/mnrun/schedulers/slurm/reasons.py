@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mnrun.schedulers.model import span
 from mnrun.schedulers.queue import NEW, Job
+from mnrun.schedulers.vocabulary import span
 
 # The reasons by their beginnings.
 _REASONS = (
@@ -17,7 +17,6 @@ _REASONS = (
     ("JobHeldAdmin", "held by the cluster's admins"),
     ("JobHoldMaxRequeue", "was restarted too often, and is held"),
     ("launch_failed_requeued_held", "could not be started on its nodes, and is held"),
-    ("launch failed requeued held", "could not be started on its nodes, and is held"),
     ("BeginTime", "its start time has not come"),
     ("JobArrayTaskLimit", "its array's limit of running tasks is reached"),
     ("None", NEW),
@@ -28,7 +27,6 @@ _REASONS = (
     ("PartitionInactive", "its partition is closed"),
     ("ReqNodeNotAvail", "nodes that it asks for are down, drained or reserved"),
     ("Nodes_required_for_job_are_DOWN", "nodes that it needs are down, drained or reserved"),
-    ("Nodes required for job are DOWN", "nodes that it needs are down, drained or reserved"),
     ("NodeDown", "a node that it needs is down"),
     ("BadConstraints", "no node has what it asks for; cancel it"),
     ("ReservationDeleted", "its reservation is gone; cancel it"),
@@ -48,7 +46,7 @@ def sentence(job: Job, now: float) -> str:
     if word.startswith(("QOS", "Assoc", "Max", "Grp")):
         return f"a limit of your {'QOS' if word.startswith('QOS') else 'account'} is reached (Slurm: {word})"
     for start, meaning in _REASONS:
-        if word.startswith(start):
+        if word.replace(" ", "_").startswith(start):
             others = ", ".join(re.findall(r"\d+(?:_\d+|_\*)?(?:\+\d+)?(?=\(|,|:|\?|$)", job.depends))
             waits = f"waits for job {others}" if start == "Dependency" and others else meaning
             return waits.replace("ID", job.array)

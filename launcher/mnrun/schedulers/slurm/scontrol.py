@@ -8,18 +8,19 @@ from collections.abc import Mapping
 
 from mnrun import nodeset
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.model import Allocation, Node
-from mnrun.schedulers.model import ACTIVE, RUNNING, Trace, number
+from mnrun.model import Allocation, Node, Unwell
+from mnrun.schedulers.slurm.states import job_state
+from mnrun.schedulers.vocabulary import ACTIVE, RUNNING, JobId, JobState, Trace, number
 
 # SLURM_STEP_ID in salloc's shell, in the batch script, and in a step that waits for its nodes (slurm.h)
 _NO_STEPS = ("4294967290", "4294967291", "4294967293")
 
 
-def version(text: str, command: str = "srun") -> tuple[int, int]:
-    """Turn `slurm 24.11.5`, which the command printed, into (24, 11)."""
+def version(text: str) -> tuple[int, int]:
+    """Turn `slurm 24.11.5`, which srun printed, into (24, 11)."""
     match = re.search(r"(?<!\d)(\d{1,4})\.(\d{1,4})", text, re.ASCII)
     if not match:
-        raise SchedulerError(f"{command} --version says {text.strip()[:200]!r}, which is not a version of Slurm")
+        raise SchedulerError(f"srun --version says {text.strip()[:200]!r}, which is not a version of Slurm")
     return int(match[1]), int(match[2])
 
 
@@ -29,17 +30,26 @@ def of_job(job: str, text: str) -> str:
     return next((line for line in text.split("\n") if line.startswith(f"JobId={job} ")), text)
 
 
-def started_anew(text: str, since: float) -> dict[str, str]:
-    """Return node -> the time of its start, for those that `scontrol -o show node` says began after `since`.
+def unwell(text: str) -> dict[str, Unwell]:
+    """Return the nodes that `sinfo -N -o "%N %T"` calls down, failing, draining or silent, which has the mark `*`."""
+    states = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    dead = {node: state.endswith("*") or state.startswith(("down", "fail")) for node, state in states.items()}
+    return {
+        node: Unwell(f"Slurm says {state}", dead[node])
+        for node, state in states.items()
+        if dead[node] or state.startswith("drain")
+    }
 
-    A node's slurmd counts, too: containers share the time at which their kernel began.
-    """
+
+def started_anew(text: str, since: float) -> dict[str, Unwell]:
+    """Return the nodes that began after `since`, as `scontrol -o show node` says. A node's slurmd counts, too:
+    containers share the time at which their kernel began."""
     found = {}
     for line in text.splitlines():
         node = re.match(r"NodeName=(\S+) ", line)
         times = [number(value) for value in re.findall(r"\b(?:BootTime|SlurmdStartTime)=(\d+)\b", line, re.ASCII)]
         if node and times and max(times) >= since:
-            found[node[1]] = time.strftime("%H:%M:%S", time.localtime(max(times)))
+            found[node[1]] = Unwell(f"started anew at {time.strftime('%H:%M:%S', time.localtime(max(times)))}")
     return found
 
 
@@ -54,7 +64,7 @@ def trace(job: str, text: str, uid: int) -> Trace | None:
     files = [re.search(rf"\b{name}=(.*?) *(?: [A-Z]\w*=|$)", line) for name in ("StdOut", "StdErr")]
     output, error = (match[1] if match else "" for match in files)
     return Trace(
-        active=state[1] in ACTIVE,
+        active=job_state(state[1]) in ACTIVE,
         output=output,
         error=error if error != output else "",
         owner="" if int(owner[2]) == uid else owner[1],
@@ -78,7 +88,7 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
     fields: dict[str, str] = {}
     for name, value in re.findall(r"(\S+?)=(\S*)", text):
         fields.setdefault(name, value)  # a comment may hold anything
-    if fields.get("JobState") not in (*RUNNING, "COMPLETING"):
+    if job_state(fields.get("JobState", "")) not in (*RUNNING, JobState.COMPLETING):
         raise SchedulerError(f"job {fields.get('JobId', '?')} is {fields.get('JobState', 'unknown')}, not running")
     try:
         names = nodeset.expand(fields["NodeList"])
@@ -90,7 +100,9 @@ def allocation(text: str, environ: Mapping[str, str], scripted: bool = False) ->
         raise SchedulerError(f"scontrol names no node of job {job}")
     nodes = tuple(Node(name, cpus.get(name, 1), gpus.get(name, 0)) for name in names)
     tasks = _tasks(environ, scripted, len(nodes))
-    return Allocation("slurm", job, nodes, *tasks, components=max(_components(environ), 1))
+    parts = _components(environ)
+    note = f"job {job} is heterogeneous, and mnrun uses the first of its {parts} components" if parts > 1 else ""
+    return Allocation("slurm", job, nodes, *tasks, note=note)
 
 
 def _per_node(text: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -123,10 +135,8 @@ def _components(environ: Mapping[str, str]) -> int:
 
 
 def first_component(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the variables of a heterogeneous job with the request of its first component alone.
-
-    In salloc, SLURM_NTASKS is the sum of all components, and others are those of any component (seen with 24.11).
-    """
+    """Return the variables of a heterogeneous job with the request of its first component alone. In salloc,
+    SLURM_NTASKS is the sum of all components, and others are those of any component (seen with 24.11)."""
     if _components(environ) < 2:
         return environ
     names = ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK")

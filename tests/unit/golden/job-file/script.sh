@@ -45,5 +45,5 @@ exec {mnrun_pipe}< <(printf '%s\0' "${mnrun_variables[@]}" &)
 wait "$!" # mnrun, which this script becomes, knows no process of it
 shopt -s execfail # the script goes on if mnrun cannot be started
 exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file="/dev/fd/$mnrun_pipe" -- python train.py --lr 0.1
-echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
+echo "mnrun: cannot start /usr/local/bin/mnrun on $(uname -n): a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

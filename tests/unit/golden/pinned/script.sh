@@ -21,5 +21,5 @@ exec {mnrun_pipe}< <(printf '%s\0' "${mnrun_variables[@]}" &)
 wait "$!" # mnrun, which this script becomes, knows no process of it
 shopt -s execfail # the script goes on if mnrun cannot be started
 exec /apps/mnrun/bin/mnrun run --as-given "${mnrun_options[@]}" --env-file="/dev/fd/$mnrun_pipe" -- ./app
-echo "mnrun: cannot start /apps/mnrun/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
+echo "mnrun: cannot start /apps/mnrun/bin/mnrun on $(uname -n): a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

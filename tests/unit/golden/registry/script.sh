@@ -14,5 +14,5 @@ mnrun_options=(
 )
 shopt -s execfail # the script goes on if mnrun cannot be started
 exec /usr/local/bin/mnrun run --as-given "${mnrun_options[@]}" -- python train.py nvcr.io/nvidia/pytorch:24.10-py3
-echo "mnrun: cannot start /usr/local/bin/mnrun on ${SLURMD_NODENAME:-$HOSTNAME}: a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
+echo "mnrun: cannot start /usr/local/bin/mnrun on $(uname -n): a submitted job needs mnrun on its first node; name another path with --mnrun" >&2
 exit 122

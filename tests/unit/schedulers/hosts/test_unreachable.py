@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mnrun.schedulers.hosts import unreachable
+from unit.texts import Says
 
 
-def test_all_hosts_out_of_reach_are_named_with_the_fix() -> None:
-    """One line, alike ones together, and what nobody has seen before as it was said."""
+def test_all_hosts_out_of_reach_are_named_with_the_fix(says: Says) -> None:
     error = unreachable.error(
         {
             "n1": "[Errno 111] Connection refused",
@@ -18,7 +18,4 @@ def test_all_hosts_out_of_reach_are_named_with_the_fix() -> None:
         9,
     )
     assert error.code == 121
-    assert str(error).startswith("5 of 9 hosts cannot be reached: n[1,3]: no ssh server answers (see --ssh-port); n2: ")
-    assert "ssh-keyscan n2" in str(error)
-    assert "n4: the login was refused" in str(error)
-    assert str(error).endswith("n5: green cheese")
+    says(error)

@@ -1,0 +1,1 @@
+"""See a job run: what its nodes report at intervals."""
