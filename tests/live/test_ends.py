@@ -19,7 +19,7 @@ from .stage import LOGIN, Cluster, Desk, Job, wait_for
 from .stranger import kill
 from .terminal import Terminal, salloc
 
-SECONDS = 60.0  # says "never", not "slow"; Slurm itself waits 5 between its two signals
+SECONDS = 120.0  # says "never", not "slow"; Slurm itself waits 5 between its two signals
 LATE = 5.0  # with other tests beside it
 FOREVER = (HELLO, "-s", "3600")
 STARTS = {str(way): way for way in (*MAIN, SSH, Way("mpirun", "host"))}

@@ -133,7 +133,7 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
             cluster.root(LOGIN, "scancel", f"{number}.0")
         else:
             cluster.root(LOGIN, "scancel", "-u", "alice")
-        assert job.end(60).code != 0
+        assert job.end().code != 0
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone", 30)
     # its launcher may be killed with it, and that one's records are cleared by the next
     cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")

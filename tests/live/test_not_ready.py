@@ -93,7 +93,7 @@ def test_not_ready_where_nothing_can_be_written(cluster: Cluster, way: Way) -> N
 def test_not_ready_with_a_cut_node(cluster: Cluster, way: Way) -> None:
     cluster.tool("cut", "node03")
     try:
-        line = refusal(cluster.mnrun("--start-timeout", "30s", *way.words, "--", HELLO), (121, 124), "node03")
+        line = refusal(cluster.mnrun("--start-timeout", "60s", *way.words, "--", HELLO), (121, 124), "node03")
         assert not {"node01", "node02", "node04"} & set(re.findall(r"node\d+", line)), line
     finally:
         cluster.tool("heal", "node03")
@@ -112,16 +112,16 @@ def test_not_ready_at_the_deadline(cluster: Cluster, desk: Desk) -> None:
         "sshd", '#!/bin/sh\n[ "$(uname -n)" = node02 ] && exec sleep 3600\nexec /usr/sbin/sshd "$@"\n', 0o755
     )
     bind = ["--connect", "ssh", "--bind", f"{lazy}:/usr/local/sbin/sshd"]
-    words = ["--start-timeout", "30s", *bind, *INSIDE.words, "--", HELLO]
+    words = ["--start-timeout", "60s", *bind, *INSIDE.words, "--", HELLO]
     job = submit(cluster, desk, "-w", "node[01-02]", *words)
     begin = time.monotonic()
     result = cluster.mnrun(*words)
-    line = refusal(result, 124, "node02", "30 s", "--start-timeout")
+    line = refusal(result, 124, "node02", "60 s", "--start-timeout")
     assert "node03" not in line
-    assert 29 < time.monotonic() - begin < 120
+    assert time.monotonic() - begin > 59
     submitted = end(cluster, desk, job)
     assert (submitted.code, submitted.out) == (124, ""), submitted
-    assert "mnrun: 1 of 2 nodes not ready after 30 s: node02: not ready yet" in submitted.err, submitted
+    assert "mnrun: 1 of 2 nodes not ready after 60 s: node02: not ready yet" in submitted.err, submitted
     assert "--start-timeout allows more time" in submitted.err, submitted
 
 

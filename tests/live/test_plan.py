@@ -172,12 +172,12 @@ def test_own_deadline(cluster: Cluster) -> None:
         "printf '#!/bin/sh\\nexec sleep 3600\\n' >/usr/bin/apptainer; chmod 755 /usr/bin/apptainer",
     )
     try:
-        result = cluster.mnrun(*INSIDE.words, "--start-timeout", "30s", "--", HELLO, nodes=2)
+        result = cluster.mnrun(*INSIDE.words, "--start-timeout", "60s", "--", HELLO, nodes=2)
     finally:
         cluster.root("node02", "sh", "-c", "mv /usr/bin/apptainer.away /usr/bin/apptainer")
     assert (result.code, result.out) == (124, ""), result
     line = mine(result)[-1]
-    for wanted in ("1 of 2 nodes not ready after 30 s", "node02", "--start-timeout"):
+    for wanted in ("1 of 2 nodes not ready after 60 s", "node02", "--start-timeout"):
         assert wanted in line, result
     assert "node01" not in line, result
 

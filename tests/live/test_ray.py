@@ -107,7 +107,7 @@ def test_the_end_of_any_part_ends_all(cluster: Cluster, kind: str, victim: str) 
     with cluster.running(words(cluster, kind)) as job:
         job.saying(is_in, "in")
         (cluster.launcher() if victim == "mnrun" else raylet(cluster, victim)).send(signal.SIGKILL)
-        result = job.end(60)
+        result = job.end()
     if victim == "mnrun":  # which cannot remove its record
         for place in cluster.path("/home/alice/.mnrun/jobs").iterdir():
             shutil.rmtree(place)
@@ -118,8 +118,8 @@ def test_the_end_of_any_part_ends_all(cluster: Cluster, kind: str, victim: str) 
 
 
 def test_a_node_that_does_not_come_in_is_named(cluster: Cluster) -> None:
-    with cluster.running(words(cluster, "stand-in", "-x", "RAY_HANGS=node02", "--start-timeout", "3s")) as job:
-        result = job.end(60)
+    with cluster.running(words(cluster, "stand-in", "-x", "RAY_HANGS=node02", "--start-timeout", "20s")) as job:
+        result = job.end()
     assert result.code == 124, result
     assert "node02" in errors(result) and "node01," not in errors(result) and "Ray" in errors(result), result
     assert not result.out, result

@@ -18,7 +18,7 @@ from .terminal import Terminal
 PROMPT = r"mnrun:node01:\S+\$ "
 TWO = ["-N2", "--nodelist=node01,node02"]
 PARAMIKO, SSH = (["--hosts", "node01,node02", "--rsh", rsh] for rsh in ("paramiko", "ssh"))
-SECONDS = 45.0
+SECONDS = 120.0
 
 
 @contextmanager

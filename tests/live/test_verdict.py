@@ -86,8 +86,8 @@ def test_verdict_of_an_image_without_mpirun(cluster: Cluster, desk: Desk) -> Non
 def test_verdict_of_an_mpirun_that_hangs(cluster: Cluster, desk: Desk) -> None:
     program = desk.put("hang", "#!/bin/sh\nsleep 3600\n", 0o755)
     stuck = ("-B", f"{program}:{MPIRUN}", "--image", OMPI5)
-    late = cluster.mnrun("--start-timeout", "30s", *stuck, "--", HELLO, nodes=2)
-    refusal(late, 124, "4 of 4 ranks, of node[01-02], not started 30 s after", "mpirun may hang")
+    late = cluster.mnrun("--start-timeout", "60s", *stuck, "--", HELLO, nodes=2)
+    refusal(late, 124, "4 of 4 ranks, of node[01-02], not started 60 s after", "mpirun may hang")
     asked = cluster.mnrun("plan", *stuck, "--", HELLO, nodes=1)
     assert any("/usr/bin/mpirun, which hangs" in line for line in told(asked.out)), asked
 
