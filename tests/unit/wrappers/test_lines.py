@@ -6,6 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import tty
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from mnrun.files import folder
 from unit.world import World
 
+Channel = Callable[[], tuple[int, int]]
 LINES = folder("wrappers") / "ranks" / "lines"
 PRINTS = """
 import os, sys
@@ -27,9 +31,26 @@ os.kill(os.getpid(), 15)
 """
 
 
-def run(environ: dict[str, str], ranks: int) -> tuple[bytes, bytes]:
+def terminal() -> tuple[int, int]:
+    """Return both ends of a terminal that changes no byte."""
+    output, given = os.openpty()
+    tty.setraw(given)
+    return output, given
+
+
+def everything(end: int) -> bytes:
+    """Return all that is written, until nobody can write any more, which is an error of a terminal's (EIO)."""
+    said = b""
+    with suppress(OSError):
+        while block := os.read(end, 4096):
+            said += block
+    os.close(end)
+    return said
+
+
+def run(environ: dict[str, str], ranks: int, channel: Channel = os.pipe) -> tuple[bytes, bytes]:
     """Return what ranks print, who share both streams."""
-    output, given = os.pipe()
+    output, given = channel()
     errors, told = os.pipe()
     ended = [
         subprocess.Popen((sys.executable, "-c", PRINTS, str(rank)), stdout=given, stderr=told, env=environ)
@@ -37,18 +58,18 @@ def run(environ: dict[str, str], ranks: int) -> tuple[bytes, bytes]:
     ]
     os.close(given)
     os.close(told)
-    with open(output, "rb") as out, open(errors, "rb") as err:
-        said = out.read(), err.read()
+    said = everything(output), everything(errors)
     for one in ended:
         one.wait()
     return said
 
 
-def test_each_line_is_whole_and_none_is_lost(world: World) -> None:
+@pytest.mark.parametrize("channel", [os.pipe, terminal])
+def test_each_line_is_whole_and_none_is_lost(world: World, channel: Channel) -> None:
     """A TERM ends each program after its last line."""
     environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(LINES), "PYTHONDONTWRITEBYTECODE": "1"}
     with world.allowed():
-        out, err = run(environ, 4)
+        out, err = run(environ, 4, channel)
     whole = set(re.findall(rb"rank (\d) of (\d+)\n", out))  # a part of a line may precede another rank's line
     assert len(whole) == 2000
     assert out.count(b"10 %\r") == out.count(b"part") == out.count(b"\0\xff\n") == 4
