@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from rehearsal import model, trees
+from rehearsal import images, model, recipe, trees, unpacked
 from unit.texts import Expected
 
 from . import autopsy, matrix
-from .cells import full
+from .cells import ENGINES, full
 from .stage import LOGIN, TOOL, TOP, Cluster, Desk, wait_for
 from .stranger import Stranger, lair
 
@@ -66,14 +66,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         matrix.write_all(TOP / "docs/testing.md", matrix.remember(trees.cache() / "results.json", now, whole))
 
 
+def needs_engines(item: pytest.Item) -> bool:
+    """Whether docker or podman must be on the nodes: it asks for `engines`, and is no cell of another runtime."""
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    runtime = given.get("runtime", getattr(given.get("way"), "runtime", ENGINES[0]))
+    return "engines" in getattr(item, "fixturenames", ()) and runtime in ENGINES
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark this folder's tests. Of those that a module test_site_….py takes from others, keep one cell each.
 
-    --full keeps all cells.
+    --full keeps all cells. Those that need docker and podman are one group, so that one cluster alone has them.
     """
     for item in items:
         if HERE in item.path.parents:
             item.add_marker("live")
+        if needs_engines(item):
+            item.add_marker(pytest.mark.xdist_group("engines"))
     if config.getoption("--full"):
         return
     cells: dict[tuple[str, str], list[pytest.Item]] = {}
@@ -145,7 +155,15 @@ def given_or_up(variable: str, name: str, nodes: int, *variants: str) -> Iterato
 def cluster() -> Iterator[Cluster]:
     """Four nodes, with mnrun of this checkout. With --full, many tests wait until Slurm calls a lost node down."""
     with given_or_up("MNRUN_TEST_CLUSTER", NAME, 4, *(["--impatient"] if full() else [])) as ours:
+        unpacked.ensure(images.shelf_of_all(), "ompi5")  # for Charliecloud
         yield ours
+
+
+@pytest.fixture(scope="session")
+def bare() -> str:
+    """An image with no openssh, no bash and no user but root."""
+    images.ensure([recipe.BARE])
+    return f"/images/{recipe.BARE.name}.sif"
 
 
 @pytest.fixture(scope="session")
@@ -173,10 +191,11 @@ def kube() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def engines(cluster: Cluster) -> Cluster:
-    """The cluster with docker and podman, which have an image; who needs them is of the group `engines`."""
+def engines(request: pytest.FixtureRequest, cluster: Cluster) -> Cluster:
+    """The cluster, for a test of a runtime: with docker and podman, which have an image, unless it is another."""
     # not so before the first of them, nor on a node whose power a test has taken since
-    if not all(cluster.path("/run/docker.sock", node).exists() for node in cluster.nodes):
+    nodes = cluster.nodes if needs_engines(request.node) else ()
+    if not all(cluster.path("/run/docker.sock", node).exists() for node in nodes):
         tool(cluster.name, "engines", *(("ompi5", "ompi4", "mpich") if full() else ("ompi5",)))
         cluster.settle()  # podman leaves a process of its own
     return cluster

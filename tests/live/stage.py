@@ -353,7 +353,8 @@ class Cluster:
         """Docker's with their volumes in all nodes, and podman's of alice's jobs, by their files; a line each."""
         found = []
         for node in self.nodes:
-            for words in ("ps -a", "volume ls"):
+            docker = self.path("/run/docker.sock", node).exists()
+            for words in ("ps -a", "volume ls") if docker else ():
                 found += [f"{node}: {line}" for line in self.root(node, "docker", *words.split()).splitlines()[1:]]
             stores = self.path("/tmp", node).glob("mnrun[.-]*/**/overlay-containers/*/userdata")
             found += [f"{node}: {place}" for place in stores]

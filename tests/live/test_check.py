@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from published import checked
 
 from .batch import of_modules
@@ -38,7 +36,6 @@ def test_check_names_what_does_not_work(cluster: Cluster) -> None:
     assert "--module apptainer" in rows["node02", "apptainer"]["fix"]
 
 
-@pytest.mark.xdist_group("engines")
 def test_check_says_what_a_job_would_hear(engines: Cluster) -> None:
     """Docker, podman and ch-run where they work, and on the node where the first two do not."""
     engines.root("node02", "sh", "-c", "mv /run/docker.sock /run/away && mv /etc/subuid /etc/away")

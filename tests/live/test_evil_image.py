@@ -14,8 +14,6 @@ from .cells import ENGINES, INSIDE, MPIRUN, SRUN, SSH, Way, some
 from .stage import LOGIN, Cluster, Desk, wait_for
 from .stranger import ALICE, at_once, kill
 
-pytestmark = pytest.mark.xdist_group("engines")
-
 # The image's sh. It rewrites each script that it finds, plants pipes, links and scripts in the place of files that a
 # guard might read, write or run, and says what only a guard may say. Then it is a shell.
 EVIL = r"""#!/bin/bash
@@ -85,16 +83,12 @@ def evil(cluster: Cluster, desk: Desk, *words: str, tasks: int = 1) -> Iterator[
     some(CELLS, [CELLS[n] for n in (0, 2, 6, 10)]),
     ids=lambda value: str(value) if isinstance(value, Way) else "",
 )
-def test_an_evil_image(
-    request: pytest.FixtureRequest, cluster: Cluster, desk: Desk, way: Way, options: list[str]
-) -> None:
+def test_an_evil_image(engines: Cluster, desk: Desk, way: Way, options: list[str]) -> None:
     """S7: nothing of it runs on a node, nothing outside is read, written or signalled, and the job ends as any other.
 
     Commands enter its containers meanwhile.
     """
-    if way.runtime in ENGINES:
-        request.getfixturevalue("engines")
-    tasks = 1 if way.start == "inside" else 2  # two share a container
+    cluster, tasks = engines, 1 if way.start == "inside" else 2  # two share a container
     with evil(cluster, desk, *way.words, *options, tasks=tasks) as line, cluster.running(line) as job:
         job.saying(lambda said: said.out.count("up\n") == 2 * tasks, "up on both nodes")
         entered = cluster.alice(["mnrun", "exec", "--rank", str(tasks), "--", "bash", "-c", "cat; uname -n"], b"given ")
@@ -156,20 +150,13 @@ REACHED: list[tuple[str, tuple[str, ...], set[str]]] = [
 
 @pytest.mark.parametrize(("runtime", "options", "reach"), some(REACHED, [REACHED[n] for n in (1, 2, 5, 6)]))
 def test_what_an_image_reaches(
-    request: pytest.FixtureRequest,
-    cluster: Cluster,
-    desk: Desk,
-    runtime: str,
-    options: tuple[str, ...],
-    reach: set[str],
+    engines: Cluster, desk: Desk, runtime: str, options: tuple[str, ...], reach: set[str]
 ) -> None:
     """S7: the table of docs/security.md."""
-    if runtime in ENGINES:
-        request.getfixturevalue("engines")
     desk.put("secret", "top secret\n", 0o600)
-    with victim(cluster, cluster.nodes[0]):
+    with victim(engines, engines.nodes[0]):
         for start, more in ("inside", set()), ("srun", OTHERS):
             words = Way(start, "ompi5", runtime=runtime).words if runtime != "apptainer" else Way(start, "ompi5").words
             program = ("sh", "-c", REACHES.replace("DESK", desk.path))
-            result = cluster.alice(cluster.launch(*words, *options, "--", *program, nodes=1, tasks=1))
+            result = engines.alice(engines.launch(*words, *options, "--", *program, nodes=1, tasks=1))
             assert (result.code, {*result.out.split()}) == (0, reach | more), result

@@ -16,8 +16,6 @@ from .reports import check, refusal
 from .stage import Cluster
 from .test_ends import act, clean_soon, start
 
-pytestmark = pytest.mark.xdist_group("engines")
-
 AXES = {
     "runtime": RUNTIMES,
     "begun": ("inside", "mpirun", "srun"),

@@ -9,8 +9,6 @@ import pytest
 from .cells import MADE, OMPI5, Way, cells, one
 from .stage import LOGIN, Cluster, Desk
 
-pytestmark = pytest.mark.xdist_group("engines")
-
 RUNTIMES = ("", *MADE, "singularity")
 WAYS = [
     Way(start, "ompi5", runtime=runtime)

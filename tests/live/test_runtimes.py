@@ -19,8 +19,6 @@ from .reports import check, only_line, ranks, refusal, shown
 from .stage import LOGIN, TOP, Cluster, Desk, wait_for
 from .test_ends import FOREVER, SECONDS, act, clean_soon, start
 
-pytestmark = pytest.mark.xdist_group("engines")
-
 CELLS = cells(
     {
         "runtime": (*MADE, "singularity"),

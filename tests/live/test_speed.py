@@ -10,8 +10,6 @@ from bench.speed.ways import PLACES, PROGRAM, TWO_COPIES
 from .cells import ENGINES, RUNTIMES, Way, cells
 from .stage import Cluster
 
-pytestmark = pytest.mark.xdist_group("engines")
-
 CELLS = cells({"runtime": RUNTIMES, "start": ("inside", "mpirun", "srun")}, together=1)
 
 

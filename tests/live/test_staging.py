@@ -155,7 +155,6 @@ def test_staging_makes_room(cluster: Cluster) -> None:
         assert other.code == 0 and len(copies(cluster, node)) == 1 and not five.exists(), other
 
 
-@pytest.mark.xdist_group("engines")
 def test_staging_gives_an_image_of_a_store_to_other_hosts(engines: Cluster) -> None:
     """Hosts without a registry get the image of Docker on the machine where mnrun is, and only if they lack it."""
     first, second = engines.nodes[:2]

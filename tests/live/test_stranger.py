@@ -283,7 +283,6 @@ def test_stranger_cannot_foretell_ports(cluster: Cluster, bob: Stranger) -> None
     assert foretold != [True, True], result
 
 
-@pytest.mark.xdist_group("engines")
 def test_stranger_has_a_comma_in_a_name(engines: Cluster, bob: Stranger, desk: Desk) -> None:
     """A10: a directory called as one of srun's PMIx, with a comma, is no word of docker's."""
     held = 'cd $0; echo "$SLURM_JOB_ID" >job; until [ -e go ]; do sleep 0.1; done; exec mnrun "$@"'
