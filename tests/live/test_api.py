@@ -72,7 +72,7 @@ if __name__ == "__main__":
     for line in job.logs(follow=True):
         print("line", line, end="")
         open("go", "w").close()
-    print("ended", job.wait(60), job.done(), job.state, [*job.logs().split()])
+    print("ended", job.wait(240), job.done(), job.state, [*job.logs().split()])
 """
 
 
@@ -93,6 +93,7 @@ def follow_and_map(cluster: Cluster, desk: Desk) -> None:
     forget(cluster)
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_function_is_called_in_tasks_and_a_job_is_followed(cluster: Cluster, desk: Desk) -> None:
     follow_and_map(cluster, desk)
 

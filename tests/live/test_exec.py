@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from published import checked
 
 from .batch import forget, submit
 from .cells import MADE, MAIN, SSH, WAYS, Way, cells, one, some
-from .reports import only_line
-from .stage import LOGIN, Cluster, Desk, Job, wait_for
+from .reports import errors, only_line
+from .stage import LOGIN, PATIENCE, Cluster, Desk, Job, wait_for
 from .terminal import Terminal
 from .test_ends import SECONDS, clean_soon
 from .test_hostile_user import in_home
@@ -67,7 +68,7 @@ def enters(cluster: Cluster, *words: str, node: str, boxed: bool = True) -> None
     """A command finds a rank beside itself, and the job's surroundings; its streams and its code are its own. In a
     container, it gets no privileges from setuid files (S4)."""
     done = cluster.alice(["mnrun", "exec", *words, "--", "sh", "-c", AROUND + "\nexit 7"], b"given")
-    assert (done.code, done.err) == (7, ""), done
+    assert (done.code, errors(done)) == (7, ""), done
     *around, guarded, beside = done.out.split("|")
     assert guarded == str(int(boxed)), done
     assert around == [VALUE, "/home/alice", "1500", node, "given"], done
@@ -108,7 +109,7 @@ def spreads_and_copies(cluster: Cluster, desk: Desk) -> None:
     assert f"3| {cluster.nodes[1]}" in done.err.splitlines(), done
     for source, target in ((f":{cluster.nodes[1]}:/tmp/mine", "."), ("mine", f":{cluster.nodes[0]}:/tmp/")):
         done = cluster.alice(["mnrun", "cp", source, target], cwd=desk.path)
-        assert (done.code, done.err) == (0, ""), done
+        assert (done.code, errors(done)) == (0, ""), done
     done = cluster.alice(
         ["mnrun", "exec", "--all", "--", "sh", "-c", "cksum </tmp/mine; stat -c %a /tmp/mine; rm /tmp/mine"]
     )
@@ -133,7 +134,6 @@ def test_commands_on_all_nodes_and_copies(cluster: Cluster, desk: Desk, hosts: t
         spreads_and_copies(cluster, desk)
 
 
-@pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("way", RUNTIMES, ids=str)
 def test_exec_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
     with under_way(engines, *way.words) as job:
@@ -241,7 +241,7 @@ def test_exec_with_a_terminal(cluster: Cluster) -> None:
             terminal.expect("50 200")
             terminal.write("word\n")
             terminal.expect("got=word")
-            assert terminal.process.wait(30) == 5
+            assert terminal.process.wait(PATIENCE) == 5
         with Terminal(cluster.argv(LOGIN, "alice", ["mnrun", "exec", "--node", cluster.nodes[1]])) as terminal:
             terminal.expect(rf"mnrun:{cluster.nodes[1]}:\S+\$ ")  # the prompt of mnrun shell
             terminal.write("exit 3\n")
@@ -249,6 +249,7 @@ def test_exec_with_a_terminal(cluster: Cluster) -> None:
             assert "error" not in terminal.seen, terminal.seen
 
 
+@pytest.mark.usefixtures("bare")
 def test_exec_with_a_terminal_for_dash(cluster: Cluster) -> None:
     """It fails with 2 at its end where it cannot give the terminal back."""
     with under_way(cluster, "--image", "/images/bare.sif", "--launcher", "env", nodes=1):
@@ -325,6 +326,16 @@ echo "#0 main of $(tr '\\0' ' ' <"/proc/$2/cmdline")"
 
 @pytest.mark.parametrize("way", one(1, ALONE), ids=str)
 def test_why_shows_where_ranks_stand(cluster: Cluster, way: Way) -> None:
+    def ranks() -> dict[int, Any]:
+        done = cluster.alice(["mnrun", "why", "--json"])
+        assert done.code == 0, done
+        return {rank["rank"]: rank for rank in checked("why", done.out)["ranks"]}
+
+    def stand() -> bool:
+        found = ranks()
+        states = [found[rank]["state"] for rank in (1, 2, 3)]
+        return states == ["S", "S", "T"] and found[0]["cpu"] > 0 == found[1]["cpu"]
+
     name = "rank=${OMPI_COMM_WORLD_RANK-${PMIX_RANK-${PMI_RANK-$SLURM_PROCID}}}"
     program = f"{name}; echo up; case $rank in 0) exec yes >/dev/null ;; 3) kill -STOP $$ ;; esac; sleep 3600"
     for node in cluster.nodes[:2]:
@@ -334,13 +345,10 @@ def test_why_shows_where_ranks_stand(cluster: Cluster, way: Way) -> None:
     try:
         with cluster.running(cluster.launch(*way.words, "--", "sh", "-c", program, nodes=2)) as job:
             job.saying(lambda said: said.out.count("up\n") >= 4, "up on all ranks")
-            done = cluster.alice(["mnrun", "why", "--json"])
-            assert done.code == 0, done
-            found = {rank["rank"]: rank for rank in checked("why", done.out)["ranks"]}
-            assert [found[rank]["state"] for rank in (1, 2, 3)] == ["S", "S", "T"], done
-            assert [found[rank]["program"] for rank in (1, 2)] == ["sleep 3600"] * 2, done
-            assert found[0]["cpu"] > 0 == found[1]["cpu"], done
-            assert found[2]["stack"] == ["#0 main of sleep 3600 "], done
+            wait_for(stand, "where they stand", state=lambda: str(ranks()))
+            found = ranks()
+            assert [found[rank]["program"] for rank in (1, 2)] == ["sleep 3600"] * 2, found
+            assert found[2]["stack"] == ["#0 main of sleep 3600 "], found
             table = cluster.alice(["mnrun", "why"])
             assert "stack of ranks 1, 2:\n  #0 main of sleep 3600" in table.out, table
     finally:

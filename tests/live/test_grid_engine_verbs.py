@@ -211,6 +211,7 @@ def test_ray(cluster: Cluster, desk: Desk) -> None:
     assert (result.code, sorted(Counter(nodes).values())) == (7, [2, 2]), result  # Grid Engine chooses the nodes
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_function_is_called_in_tasks_and_a_job_is_followed(cluster: Cluster, desk: Desk) -> None:
     follow_and_map(cluster, desk)
 

@@ -10,6 +10,7 @@ from .stage import Cluster
 
 INTEL = "/images/intel.sif"
 PMI2 = "/usr/lib/x86_64-linux-gnu/libpmi2.so.0"
+pytestmark = pytest.mark.xdist_group("intel")  # one worker builds the image
 
 
 @pytest.fixture(autouse=True)

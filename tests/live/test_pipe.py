@@ -10,6 +10,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from rehearsal import images, recipe
+
 from .batch import end, submit
 from .cells import HELLO, NOSSHD, OMPI5, Way, one
 from .reports import check, everybody_spoke, mine
@@ -19,9 +21,9 @@ from .stranger import kill
 PIPED = tuple(Way("inside", image) for image in ("ompi5", "ompi4", "mpich"))
 
 
-@pytest.fixture
-def rare(cluster: Cluster) -> None:
-    cluster.tool("images", "bare", "busybox", "newer")
+@pytest.fixture(scope="session")
+def rare() -> None:
+    images.ensure([recipe.BARE, recipe.BUSYBOX, recipe.NEWER])
 
 
 def run(cluster: Cluster, desk: Desk, text: str, *words: str, image: str = NOSSHD, nodes: int = 2) -> Result:
@@ -60,6 +62,7 @@ def test_pipe_without_sshd_key_or_port(cluster: Cluster, desk: Desk, way: Way) -
     assert all("No such file" in line for line in rest), result
 
 
+@pytest.mark.xdist_group("rare")  # who waits for the same images to be built
 @pytest.mark.usefixtures("rare")
 @pytest.mark.parametrize("image", ["bare", "busybox", "newer"])
 def test_pipe_any_image(cluster: Cluster, image: str) -> None:
@@ -69,6 +72,7 @@ def test_pipe_any_image(cluster: Cluster, image: str) -> None:
     check(cluster.mnrun(*words, nodes=3), *cluster.nodes[:3])
 
 
+@pytest.mark.xdist_group("rare")
 @pytest.mark.usefixtures("rare")
 def test_pipe_streams_in_busybox(cluster: Cluster, desk: Desk) -> None:
     text = (

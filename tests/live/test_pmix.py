@@ -10,6 +10,7 @@ from .stage import Cluster
 
 IMAGE = ("--image", "/images/pmix3.sif")
 OUTSIDE = ("--mode", "outside-in", *IMAGE)
+pytestmark = pytest.mark.xdist_group("pmix")  # one worker builds the image
 
 
 @pytest.fixture(autouse=True)

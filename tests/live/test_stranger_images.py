@@ -102,6 +102,7 @@ while True:
 RECIPE = "Bootstrap: localimage\nFrom: /images/bare.sif\n%setup\n{}\n"
 
 
+@pytest.mark.usefixtures("bare")
 def test_stranger_may_write_where_an_image_is_made(cluster: Cluster, desk: Desk) -> None:
     with lair(cluster, "carol") as carol, project(cluster, "carol") as shared:
         for place in ("twin", "away"):
