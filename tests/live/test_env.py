@@ -9,7 +9,7 @@ import pytest
 
 from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, turn
-from .reports import check, mine, shown
+from .reports import check, errors, mine, shown
 from .stage import LOGIN, Cluster, Desk
 
 OTHERS = (Way("inside", "ompi4"), Way("mpirun", "ompi4"), Way("mpirun", "ompi5", "rank"), Way("inside", "mpich"))
@@ -319,7 +319,7 @@ def test_env_sets_options(cluster: Cluster) -> None:
     check(result, "node01", "node02", tasks=1)
     assert "outside-in" not in result.err, result
     quiet = cluster.mnrun("--", HELLO, env={**env, "MNRUN_QUIET": "1"})
-    assert quiet.err == "", quiet
+    assert errors(quiet) == "", quiet
 
 
 def test_env_default_mode_says_so(cluster: Cluster) -> None:

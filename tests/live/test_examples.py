@@ -18,7 +18,7 @@ from rehearsal import tools
 from . import built
 from .batch import forget
 from .cells import NOSSHD, OMPI5, full, turn
-from .reports import SETPGID
+from .reports import BUSY, SETPGID
 from .stage import LOGIN, TOP, USERS, Cluster, Desk
 
 MNRUN = "/opt/mnrun/venv"  # its Python, for programs that use mnrun.Job
@@ -54,7 +54,7 @@ class Example:
         return self.folder
 
 
-NOISE = rf"mnrun: job \d+ is queued: |{SETPGID}"  # where Slurm takes its time, too
+NOISE = rf"{BUSY}|{SETPGID}"
 JOB = r"on node\S+|job \d+"
 QUICK = (
     Example("map"),

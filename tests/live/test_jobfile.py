@@ -10,7 +10,7 @@ from published import checked
 
 from .batch import forget, of_the_site
 from .cells import HELLO, OMPI5
-from .reports import Rank, check, mine
+from .reports import Rank, check, errors, mine
 from .stage import LOGIN, TOP, Cluster, Desk, Result
 
 JOB = f"""\
@@ -131,7 +131,7 @@ def test_a_profile_of_the_site(cluster: Cluster, site: str, job: str) -> None:
         tasks=0,
         env=ENV,
     )
-    assert (run.code, run.out, run.err) == (0, "ib0 /site-usr\n", ""), run
+    assert (run.code, run.out, errors(run)) == (0, "ib0 /site-usr\n", ""), run
     line = ["env", *(f"{n}={v}" for n, v in ENV.items()), "mnrun", "plan", job]
     shown = cluster.alice(line)
     assert "partition = main    # profile here\n" in shown.out, shown

@@ -13,7 +13,7 @@ import pytest
 
 from .batch import forget, submit
 from .cells import MADE, OMPI5, Way, cells, full
-from .reports import only_line
+from .reports import errors, only_line
 from .stage import LOGIN, Cluster, Desk, Job, Result, wait_for
 from .test_ends import SECONDS
 from .test_hostile_user import in_home
@@ -59,21 +59,21 @@ def entered(run: Callable[..., Result], desk: Desk, name: str, node: str, home: 
     """ssh enters a job whose name these lines of `mnrun ssh-config` know, and has its words, bytes and code."""
     desk.put("config", run("mnrun", "ssh-config").out.replace("~", home))
     done = run("ssh", "-F", f"{desk.path}/config", name, "uname -n; head -c 100000 /dev/zero | wc -c; exit 7")
-    assert (done.code, done.out.split(), done.err) == (7, [node, "100000"], ""), done
+    assert (done.code, done.out.split(), errors(done)) == (7, [node, "100000"], ""), done
 
 
 def enters(cluster: Cluster, desk: Desk, name: str, node: str, cwd: str = "/home/alice") -> None:
     """ssh and scp enter a job by its name, with their bytes and codes. Nobody listens for it."""
     by, before = by_ssh(cluster, desk), listening(cluster, node)
     done = by("ssh", name, WHERE)
-    assert (done.code, done.err) == (7, ""), done
+    assert (done.code, errors(done)) == (7, ""), done
     assert done.out.split() == [node, cwd, "1500", "boxed"], done
     sent = os.urandom(1_000_000)
     desk.put("sent", sent)
     assert by("ssh", name, "cat", stdin=sent).raw == sent
     for words in (("sent", f"{name}:/tmp/proxied"), (f"{name}:/tmp/proxied", "came")):
         copied = by("scp", "-q", *words)
-        assert (copied.code, copied.err) == (0, ""), copied
+        assert (copied.code, errors(copied)) == (0, ""), copied
     assert desk.read("came") == sent
     assert by("ssh", name, "rm", "/tmp/proxied").code == 0
     with cluster.running(["ssh", "-F", f"{desk.path}/config", name, "echo begun; exec sleep 7200"]) as there:
@@ -97,7 +97,7 @@ def tunnels(cluster: Cluster, desk: Desk, name: str, socket: str) -> None:
         wait_for(lambda: cluster.alice(["python3", "-c", ask]).out == "100000\n", "a page through ssh -L", SECONDS)
     for place in (("--port", str(PORT)), ("--socket", socket)):
         plain = cluster.alice(["mnrun", "proxy", name, *place], ASK)
-        assert (plain.code, plain.err) == (0, ""), plain
+        assert (plain.code, errors(plain)) == (0, ""), plain
         assert plain.raw.endswith(b"\r\n\r\n" + b"x" * 100000), plain
 
 
@@ -188,7 +188,7 @@ def test_files_and_shell_of_the_node(cluster: Cluster, desk: Desk) -> None:
         for words in ((), outside):
             copied = by("scp", "-q", *words, "sent", f"mnrun:{desk.path}/came")
             assert copied.code == 0, copied
-            assert ("the image has no sftp-server" in copied.err) == (words == ()), copied
+            assert ("the image has no sftp-server" in errors(copied)) == (words == ()), copied
             assert desk.read("came") == b"some\n"
         rsync = ["rsync", "-e", f"ssh -F config {outside[0]} '{outside[1]}'", "sent", f"mnrun:{desk.path}/synced"]
         done = cluster.alice(rsync, cwd=desk.path)
@@ -224,7 +224,6 @@ def test_ssh_enters_a_job_of_grid_engine(grid: Cluster) -> None:
         forget(grid)
 
 
-@pytest.mark.xdist_group("engines")
 @pytest.mark.skipif(not full(), reason="--full proxy")
 @pytest.mark.parametrize("way", RUNTIMES, ids=str)
 def test_ssh_enters_the_container_of_each_runtime(engines: Cluster, way: Way) -> None:
