@@ -158,7 +158,7 @@ def sh(world: World, tmp_path: Path) -> Shell:
                 env=env,
                 input=stdin,
                 capture_output=True,
-                timeout=30,
+                timeout=120,
                 check=False,
             )
         assert done.returncode == code, done.stderr.decode(errors="replace")

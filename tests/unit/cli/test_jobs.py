@@ -98,6 +98,13 @@ def jobs(tmp_path: Path) -> Path:
     return tmp_path / ".mnrun" / "jobs"
 
 
+@pytest.fixture
+def still(mocker: MockerFixture) -> None:
+    """The clock stands still: no second begins between a test's look at it and mnrun's."""
+    mocker.patch("time.time", return_value=time.time())
+
+
+@pytest.mark.usefixtures("still")
 def test_status_of_all(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     """Plain columns, since this is no terminal."""
     later = time.time() + 3725
@@ -336,6 +343,7 @@ def lives(base: Path, job: str, owner: str, title: str = "app", own: bool = Fals
     return folder
 
 
+@pytest.mark.usefixtures("still")
 def test_status_of_live_runs(mnrun: Terminal, slurm: Slurm, jobs: Path, complaint: Complaint) -> None:
     slurm.known = (Job("12", "interactive", JobState.RUNNING, nodes=2, nodelist="n[1-2]", end=time.time() + 60.9),)
     lives(jobs, "12-abcdef", launches.mark(), "train")
@@ -453,6 +461,7 @@ def test_status_of_a_job_that_is_newer_than_the_answer(mnrun: Terminal, slurm: S
     assert slurm.asked == ["jobs", *("jobs", "jobs", "anew"), *("jobs", "jobs", "anew", "history 4711")]
 
 
+@pytest.mark.usefixtures("still")
 def test_status_says_how_old_it_is(mnrun: Terminal, slurm: Slurm) -> None:
     slurm.known, slurm.news = (Job("8", "y", JobState.PENDING),), (Job("8", "y", JobState.RUNNING),)
     assert mnrun("status").err == ""
@@ -469,6 +478,7 @@ def test_status_says_how_old_it_is(mnrun: Terminal, slurm: Slurm) -> None:
     assert seen["asked"] < time.time() - 11
 
 
+@pytest.mark.usefixtures("still")
 @pytest.mark.parametrize("change", ["a record", "a live run has ended"])
 def test_an_answer_from_before_a_change_does_not_count(mnrun: Terminal, slurm: Slurm, jobs: Path, change: str) -> None:
     """mnrun knows that something of the user's has begun or ended since."""
@@ -499,6 +509,7 @@ def test_a_task_that_has_begun_does_not_wait(mnrun: Terminal, slurm: Slurm, jobs
     assert mnrun("status").out.splitlines()[1].split()[0] == "12_[2-3%2]"
 
 
+@pytest.mark.usefixtures("still")
 @pytest.mark.parametrize(("age", "state"), [(1.5, "done"), (0.0, "pending")])
 def test_a_record_of_the_end_counts_above_an_older_answer(
     mnrun: Terminal, slurm: Slurm, jobs: Path, age: float, state: str
@@ -510,6 +521,7 @@ def test_a_record_of_the_end_counts_above_an_older_answer(
     )
 
 
+@pytest.mark.usefixtures("still")
 def test_a_job_that_began_after_the_answer(mnrun: Terminal, slurm: Slurm, jobs: Path) -> None:
     slurm.known, slurm.age, slurm.news = (
         (Job("7", "train", JobState.PENDING, "x"),),

@@ -58,4 +58,4 @@ def test_a_program_that_ends_as_a_client_fails(words: str, code: int) -> None:
     """Its code is its own: the lease alone says whether its node is lost."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     hosts().start("run", Command(("sh", "-c", words), ("a",)), {}, events, piped=False)
-    assert events.get(timeout=10) == Ended("run", code)
+    assert events.get(timeout=60) == Ended("run", code)

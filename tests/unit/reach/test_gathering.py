@@ -78,7 +78,7 @@ def test_a_launcher_that_is_gone(port: int) -> None:
     with pod("a", port) as here, pod("b", port):
         transport = gathered(port)
         running = transport.connect("a", ("sh", "-c", "read word; exit 3"))
-        transport._nodes["a"]._calls.get(timeout=10).close()  # type: ignore[union-attr]
+        transport._nodes["a"]._calls.get(timeout=60).close()  # type: ignore[union-attr]
         transport._nodes["a"]._forget()
         running.shut()
         assert (running.receive(2), running.wait(), here.wait(10)) == (b"", 3, 76)

@@ -93,7 +93,7 @@ def test_only_who_knows_the_secret_is_answered(expected: tuple[Door, Expected]) 
     node = Node(call)
     data, answer = node.greets("1")
     side, mark = node.joins(answer)
-    assert mark and call.opened.get(timeout=10) and door.strangers == 0
+    assert mark and call.opened.get(timeout=60) and door.strangers == 0
     for one in (data, side):
         one.close()
 
@@ -142,7 +142,7 @@ def test_a_recorded_exchange_opens_nothing(expected: tuple[Door, Expected]) -> N
         assert sent(call.caller.port, line)[1] == b""
         other = line.replace(call.caller.ticket.encode(), following.caller.ticket.encode())
         assert sent(call.caller.port, other)[1] == b""
-    opened = call.opened.get(timeout=10)
+    opened = call.opened.get(timeout=60)
     assert mark and call.opened.empty() and following.opened.empty()
     door.forget(following.caller)
     for one in (data, side, opened):

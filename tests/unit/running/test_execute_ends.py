@@ -81,13 +81,13 @@ def test_how_a_launch_ends(cases: Cases, launch: Launcher, stage: Stage, slurm: 
 
 
 def test_a_launcher_that_was_stopped(launch: Launcher, stage: Stage, mocker: MockerFixture) -> None:
-    mocker.patch("mnrun.system.clock.MOMENT", 2)
+    mocker.patch("mnrun.system.clock.MOMENT", 20)
     stage.play = Play(kit=say(READY[0]))
     plan = make(build("./app"), 2, 1)
-    soon: dict[int, Event] = {2: Told("CONT"), 3: say(READY[1])[0]}
+    soon: dict[int, Event] = {4: Told("CONT"), 5: say(READY[1])[0]}
     for second, event in soon.items():
         threading.Timer(second, lambda event=event: stage.events.put(event)).start()
-    assert launch.carry_out(plan._replace(spec=changed(plan.spec, timeout=1.5))).code == 0
+    assert launch.carry_out(plan._replace(spec=changed(plan.spec, timeout=3))).code == 0
 
 
 def test_the_time_limit_of_a_submitted_job(says: Says) -> None:

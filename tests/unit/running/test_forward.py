@@ -51,7 +51,7 @@ class Job:
         for name in names:
             self.forward.take(name)
             if name in self.ENDINGS:
-                state = self.events.get(timeout=10)
+                state = self.events.get(timeout=60)
                 assert isinstance(state, State)
                 self.forward.learn(state)
         return self.got
@@ -133,7 +133,7 @@ def test_a_term_does_not_end_the_question_about_it(mocker: MockerFixture) -> Non
     job = Job()
     mocker.patch.object(job, "runs", side_effect=lambda *_: SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
     job.forward.ask()
-    state = job.events.get(timeout=10)
+    state = job.events.get(timeout=60)
     assert isinstance(state, State)
     assert not state.over
 
@@ -145,7 +145,7 @@ def test_a_question_without_an_answer_is_asked_again(mocker: MockerFixture) -> N
     mocker.patch.object(job, "runs", side_effect=[True, False])
     job.forward.ask()
     for over in (False, True):
-        state = job.events.get(timeout=10)
+        state = job.events.get(timeout=60)
         assert isinstance(state, State)
         job.forward.learn(state)
         assert job.forward.over is over
@@ -167,11 +167,11 @@ def test_one_question_for_the_reports_of_many_nodes(now: Callable[[float], None]
     asked = mocker.spy(job, "runs")
     for _ in range(1000):
         job.forward.ask()
-    job.events.get(timeout=10)
+    job.events.get(timeout=60)
     assert asked.call_count == 1
     now(forward.REPORTS)
     job.forward.ask()
-    job.events.get(timeout=10)
+    job.events.get(timeout=60)
     assert asked.call_count == 2
 
 

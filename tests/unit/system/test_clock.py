@@ -15,7 +15,7 @@ from mnrun.system.clock import Clock, begun
 def test_this_process_began_before_now() -> None:
     first, now = begun(), time.monotonic()
     assert now - 24 * 3600 < first < now
-    assert abs(begun() - first) < 0.1
+    assert abs(begun() - first) < 5
 
 
 def test_moments_count_from_the_begin() -> None:

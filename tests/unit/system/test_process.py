@@ -33,9 +33,9 @@ class Starter:
         return process.start("step", Command(("sh", "-c", script)), environ, self.events, piped)
 
     def said(self) -> list[Event]:
-        found = [self.events.get(timeout=10)]
+        found = [self.events.get(timeout=60)]
         while not isinstance(found[-1], Ended):
-            found.append(self.events.get(timeout=10))
+            found.append(self.events.get(timeout=60))
         return found
 
 
@@ -93,7 +93,7 @@ def test_the_lease_is_its_input(starter: Starter) -> None:
     running = starter.start("read -r line; echo got $line; cat >/dev/null; echo end")
     assert running.process.stdin is not None
     running.process.stdin.write(b"hello\n")
-    assert starter.events.get(timeout=10) == Line("step", "got hello")
+    assert starter.events.get(timeout=60) == Line("step", "got hello")
     close(running)
     assert starter.said() == [Line("step", "end"), Ended("step", 0)]
 
@@ -108,7 +108,7 @@ def test_a_session_of_its_own(starter: Starter) -> None:
 def test_what_drives_the_terminal_stays_in_our_session(starter: Starter, world: World) -> None:
     argv = ("sh", "-c", "echo said >&2; exec sleep 60")
     running = process.start("step", Command(argv), dict(os.environ), starter.events, False, terminal=True, noise=True)
-    assert starter.events.get(timeout=10) == Noise("step", "said")
+    assert starter.events.get(timeout=60) == Noise("step", "said")
     assert (os.getsid(running.process.pid), os.getpgid(running.process.pid)) == (os.getsid(0), os.getpgrp())
     with world.allowed():
         running.end(signal.SIGKILL)

@@ -15,12 +15,18 @@ from unit.wrappers.node import executable
 DOOR = "srun_singularity.sh"
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2"}
 
+# Returns once a process does not end by USR1 and USR2 any more: proc(5), status, SigCgt and SigIgn.
+HEARS = r"""hears() {
+  until [ $(($(sed -n 's/^Sig\(Cgt\|Ign\):[[:space:]]*/+0x/p' "/proc/$1/status" | tr -d '\n') & 0xa00)) = 2560 ]
+  do sleep 0.02; done; }
+"""
+
 
 @pytest.mark.parametrize(
     ("mnrun", "srun", "cancelled"),
     [
         ("sleep 0.5; exit 3", "exit 1", "7.0\n"),
-        ('echo "$PPID" >door; exit 3', 'cat; sleep 0.3; kill -USR1 "$(cat door)"; sleep 0.3', ""),
+        ('echo "$PPID" >door; exit 3', f'{HEARS}cat; hears "$(cat door)"; kill -USR1 "$(cat door)"; sleep 0.3', ""),
     ],
     ids=["a step that ended early", "a signal while the step goes on"],
 )
@@ -42,7 +48,7 @@ def test_a_signal_for_the_program_ends_no_task(sh: Shell, tmp_path: Path) -> Non
     script = f"""set -euo pipefail
 eval "$(sed -n '{functions}' "$1")"
 place=$PWD/place
-(sleep 0.3; kill -USR1 $$; kill -USR2 $$; sleep 0.3; mkdir place; echo "$place 4" >place/own) &
+({HEARS}hears $$; kill -USR1 $$; kill -USR2 $$; sleep 0.3; mkdir place; echo "$place 4" >place/own) &
 stand_by"""
     sh(script, str(wrappers()[DOOR]), shell="bash", code=4)
     assert (tmp_path / "place/left.0").exists()

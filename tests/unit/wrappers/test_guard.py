@@ -232,6 +232,7 @@ sleep 61 >/dev/null & first=$!
 sleep 0.05
 sh -c 'sleep 62; exit' >/dev/null & second=$!
 until read -r below <"/proc/$second/task/$second/children" || [[ -n $below ]]; do sleep 0.02; done
+until [[ $(tr '\\0' ' ' <"/proc/$below/cmdline") == "sleep 62 " ]]; do sleep 0.02; done
 alive() {{ mnrun_alive=("$first" "$below" "$second"); }}
 waits
 alive() {{ mnrun_alive=("$first" "$other" "$below"); }}

@@ -104,7 +104,7 @@ def asking(sh: Shell, home: Path) -> Asking:
             "PYTHON": sys.executable,
             "PYTHONPATH": str(Path(mnrun.__file__).parents[1]),
         }
-        words = ("timeout", "-s", "KILL", "25", "bash", "-c", NODE + script)  # with all that it has started
+        words = ("timeout", "-s", "KILL", "100", "bash", "-c", NODE + script)  # with all that it has started
         return sh('exec "$@"', *words, environ=environ).decode().splitlines()
 
     return run

@@ -71,7 +71,7 @@ def test_a_rank_of_open_mpi_5_waits_for_the_others(
     node.fill(1, env=("TMOUT=1",))
     there = node.path / "there"
     before = f"""mkfifo {there}; exec 7<>{there}
-    (sleep 1.5; echo >>{node.path}/told; printf '\\n\\n' >&7) &
+    (sleep 4; echo >>{node.path}/told; printf '\\n\\n' >&7) &
     """
     script = f"[ -e {node.path}/told ] && echo late || echo early; wait; echo $TMOUT"
     said = node.run("rank.sh", "sh", "-c", script, environ={"PMIX_RANK": "1", **launched}, shell=shell, before=before)

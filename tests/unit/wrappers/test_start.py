@@ -132,7 +132,7 @@ def test_a_command_of_very_many_words_begins_at_once(sh: Shell, tmp_path: Path, 
     words = (*WORDS, *(f"/data/run/{number:06}.root" for number in range(25000)))
     begun = time.monotonic()
     start(sh, tmp_path, f'printf "%s\\0" "$@" >{tmp_path}/words.$RANK', "sh", *words, shell=shell, nodes=nodes)
-    assert time.monotonic() - begun < 15  # on a busy machine; it was minutes
+    assert time.monotonic() - begun < 60  # on a busy machine; it was minutes
     for rank in range(nodes):
         assert tuple((tmp_path / f"words.{rank}").read_text().split("\0")[:-1]) == words
 
