@@ -70,7 +70,7 @@ def test_ranks_on_nodes_that_call(cluster: Cluster, desk: Desk) -> None:
         assert result.code == 7 and result.out.count("of 4") == 4 and "PWD=" in result.out, result
         assert SECRET not in result.out + result.err
         assert "1 stranger connected" in result.err and bob.end().out == ""
-        assert [each.end(20).code for each in (first, second)] == [0, 0]
+        assert [each.end().code for each in (first, second)] == [0, 0]
 
 
 def test_a_pod_that_never_calls(cluster: Cluster, desk: Desk) -> None:
@@ -80,7 +80,7 @@ def test_a_pod_that_never_calls(cluster: Cluster, desk: Desk) -> None:
         result = launcher.end()
         assert result.code == 121 and len(result.err.splitlines()) == 1, result
         assert "x-node-[0-1]: it did not call within 15 s" in result.err
-        assert "code 75" in wrong.end(20).err
+        assert "code 75" in wrong.end().err
 
 
 def test_the_end_of_a_pod(cluster: Cluster, desk: Desk) -> None:
@@ -90,7 +90,7 @@ def test_the_end_of_a_pod(cluster: Cluster, desk: Desk) -> None:
         end(cluster, "node02", "call.sh")
         result = launcher.end()
         assert result.code == 121 and "x-node-1" in result.err, result
-        assert first.end(20).code == 76 and second.end(20).code
+        assert first.end().code == 76 and second.end(20).code
 
 
 def test_the_end_of_the_launcher(cluster: Cluster, desk: Desk) -> None:
@@ -98,7 +98,7 @@ def test_the_end_of_the_launcher(cluster: Cluster, desk: Desk) -> None:
     with site.run() as launcher, site.pod(0) as first, site.pod(1) as second:
         launcher.saying(lambda said: said.out == UP, "up")
         end(cluster, LOGIN, "mnrun run")
-        assert [each.end(30).code for each in (first, second)] == [76, 76]
+        assert [each.end().code for each in (first, second)] == [76, 76]
 
 
 def end(cluster: Cluster, node: str, words: str) -> None:

@@ -151,7 +151,7 @@ def test_end_by_the_time_limit(cluster: Cluster) -> None:
         begin = time.monotonic()
         act(cluster, "time limit", jobs[0])
         for job in jobs:
-            result = job.end(90)
+            result = job.end()
             assert result.code != 0, result
             assert "Traceback" not in result.err, result
         clean_soon(cluster, begin)

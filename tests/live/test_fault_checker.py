@@ -67,7 +67,7 @@ def test_a_planted_program_is_reported(cluster: Cluster, plant: str) -> None:
         line = f"{NODE}: {wanted}"  # sh first has to become all these programs
         wait_for(lambda: line in checker.differences(before, checker.picture(cluster.model)), f"reported: {line}")
     cluster.root(NODE, "sh", "-c", "pkill -KILL -x -u alice sleep || true")
-    assert checker.wait_same(cluster.model, before, 10)[0] == []
+    assert checker.wait_same(cluster.model, before, 60)[0] == []
 
 
 def test_a_planted_thing_is_reported(cluster: Cluster) -> None:
@@ -79,7 +79,7 @@ def test_a_planted_thing_is_reported(cluster: Cluster) -> None:
     for plant, kind in ((mounted, ""), (queued, ""), (without_a_daemon, "gone: ")):
         with plant(cluster) as wanted:
             reported(cluster, before, wanted, kind)
-    assert checker.wait_same(cluster.model, before, 10)[0] == []
+    assert checker.wait_same(cluster.model, before, 60)[0] == []
 
 
 def test_a_signal_is_for_the_process_that_was_seen(cluster: Cluster) -> None:

@@ -81,6 +81,11 @@ class Queue:
         assert done.code == 0, done
         return {job["id"]: job for job in checked("status", done.out)["jobs"]}
 
+    def main(self) -> dict[str, Any]:
+        """Return what `mnrun nodes` says of the first partition."""
+        found: dict[str, Any] = checked("nodes", self.mnrun("nodes", "--json").out)["partitions"][0]
+        return found
+
     def until(self, job: str, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
         wait_for(lambda: job in (seen := self.status()) and condition(seen[job]), f"{job} {what}")
         return self.status(job)[job]
@@ -141,14 +146,14 @@ def test_the_life_of_jobs(queue: Queue) -> None:
     assert (seen["gpus"], seen["nodes"], seen["code"]) == (1, 1, None)
     assert seen["nodelist"] in queue.cluster.nodes
     assert 0 < seen["left"] <= 600
-    waits = queue.until(big, lambda job: job["why"] != "was submitted just now", "with a reason to wait")
-    assert (waits["state"], waits["why"]) == ("PENDING", "waits for nodes or GPUs that others use")
+    why = "waits for nodes or GPUs that others use"
+    assert queue.until(big, lambda job: job["why"] == why, "with a reason to wait")["state"] == "PENDING"
     shown = queue.mnrun("status", late, big).out.splitlines()
     assert shown[0].split() == ["JOB", "NAME", "STATE", "NODES", "GPUS", "TIME", "LEFT", "WHY"]
     assert [line.split()[:3] for line in shown[1:]] == [[late, "late", "running"], [big, "big", "pending"]]
-    free = checked("nodes", queue.mnrun("nodes", "--json").out)["partitions"][0]
-    assert (free["name"], free["nodes"], free["partly"]) == ("main", int(everyone), 1)
-    assert free["gpus_free"] == 4 * int(everyone) - 1
+    wait_for(lambda: queue.main()["partly"] == 1, "alone")  # the node of the other one is not free at once
+    free = queue.main()
+    assert (free["name"], free["nodes"], free["gpus_free"]) == ("main", int(everyone), 4 * int(everyone) - 1)
 
     refused = queue.mnrun("cancel")
     assert refused.code == 2 and f"mnrun cancel {big}\n" in refused.err, "there is no terminal"
@@ -326,7 +331,7 @@ def test_slurmctld_is_down(queue: Queue) -> None:
         assert (done.code, done.out) == (123, ""), done
         assert done.err.startswith("mnrun: ") and done.err.count("\n") == 1, done
         assert "Unable to contact slurm controller" in done.err
-        assert time.monotonic() - started < 40
+        assert time.monotonic() - started < 120
     assert queue.mnrun("wait", job, SLURM_CONF=dead).code == 3
     row = queue.mnrun("status", job, SLURM_CONF=dead).out.split()
     assert queue.status(job)[job]["nodelist"] in row, row
@@ -346,7 +351,7 @@ def test_a_lost_node_and_the_accounting(variant: Callable[..., Cluster]) -> None
         cluster.tool("kill", "node02")
         line = ["sbatch", "--parsable", "-w", "node01", "-o", "/dev/null", "--wrap"]
         failed, killed, ok = (
-            cluster.alice([*line, words]).out.strip() for words in ("exit 3", "kill -9 $$", "sleep 60")
+            cluster.alice([*line, words]).out.strip() for words in ("exit 3", "kill -9 $$", "sleep 600")
         )
         assert queue.code(failed, killed) == 137
         assert queue.mnrun("cancel", ok).code == 0

@@ -134,7 +134,7 @@ def test_front_door_that_is_ended(cluster: Cluster, desk: Desk, how: str) -> Non
         else:
             cluster.root(LOGIN, "scancel", "-u", "alice")
         assert job.end().code != 0
-    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone", 30)
+    wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h"), "gone")
     # its launcher may be killed with it, and that one's records are cleared by the next
     cluster.root(LOGIN, "sh", "-c", "rm -rf /home/alice/.mnrun/jobs/*")
 
@@ -187,7 +187,6 @@ def docked(desk: Desk, result: Result, *lines: str) -> None:
         assert result.err.count(f"{option} has no effect now") == 1, result
 
 
-@pytest.mark.xdist_group("engines")
 def test_front_door_of_docker(engines: Cluster, desk: Desk) -> None:
     desk.put("job.sh", DOCKED, 0o755)
     line = ["srun_docker.sh", *DOCKED_WORDS, "--dockopts=-e DOCKED=yes", "--envlist=ONE", "--epochs=3", "a b"]
@@ -197,7 +196,6 @@ def test_front_door_of_docker(engines: Cluster, desk: Desk) -> None:
     assert engines.containers() == []
 
 
-@pytest.mark.xdist_group("engines")
 def test_front_door_of_pdsh_and_docker(engines: Cluster, desk: Desk) -> None:
     """pdsh_docker.sh, likewise; pdsh is told the code, and says it with -S."""
     desk.put("job.sh", DOCKED, 0o755)

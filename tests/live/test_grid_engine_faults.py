@@ -54,7 +54,7 @@ def test_a_warning_is_for_ranks_that_catch_it(cluster: Cluster, desk: Desk, way:
 
     def said(words: str, ranks: int) -> None:
         lines = [f"{words} {rank}" for rank in range(0, 4, 4 // ranks)]
-        wait_for(lambda: set(lines) <= set(output(desk, job).splitlines()), words, 60, lambda: output(desk, job))
+        wait_for(lambda: set(lines) <= set(output(desk, job).splitlines()), words, state=lambda: output(desk, job))
 
     said("up", 4)
     suspended(Scene(cluster))

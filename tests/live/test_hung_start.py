@@ -49,7 +49,7 @@ def hanging(cluster: Cluster) -> Iterator[str]:
         ["fuse-overlayfs", "-f", "-o", "allow_other,lowerdir=/images", place], node=WORKER, user="root"
     ) as server:
         try:
-            wait_for(lambda: f" {place} fuse" in cluster.root(WORKER, "cat", "/proc/mounts"), "mounted", 20)
+            wait_for(lambda: f" {place} fuse" in cluster.root(WORKER, "cat", "/proc/mounts"), "mounted")
             inside = cluster.root(WORKER, "pidof", "-s", "fuse-overlayfs").strip()
             cluster.root(WORKER, "kill", "-STOP", inside)
             yield f"{place}/ompi5.sif"

@@ -133,7 +133,7 @@ def test_image_build_fails(cluster: Cluster, desk: Desk, case: str) -> None:
 
 @pytest.fixture
 def slow(desk: Desk) -> Iterator[str]:
-    yield desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n%post\n  sleep 60\n")
+    yield desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n%post\n  sleep 600\n")
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
@@ -147,7 +147,7 @@ def test_image_build_is_stopped(cluster: Cluster, desk: Desk, slow: str, signum:
         refusal(cluster.alice(words), 2, "another process builds")
         cluster.launcher().send(signum)
         assert job.end().code == 128 + signum
-    wait_for(lambda: not cluster.processes(), "free of processes", 40)
+    wait_for(lambda: not cluster.processes(), "free of processes")
     assert not list(cluster.path("/tmp").iterdir())
     assert signum == signal.SIGKILL or desk.names() == ["slow.def"]
     desk.put("slow.def", f"Bootstrap: localimage\nFrom: {BASE}\n")
@@ -160,7 +160,6 @@ def test_image_build_as_root(cluster: Cluster) -> None:
     refusal(done, 122, "apptainer build is not run as root", "as an ordinary user")
 
 
-@pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("builder", turn(0, ["docker", "podman", "buildah"], ["buildah"], ["docker", "podman"]))
 def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> None:
     """A Dockerfile becomes an image of the store from which jobs on that node run. buildah uses podman's."""
@@ -178,7 +177,6 @@ def test_image_build_for_a_store(engines: Cluster, desk: Desk, builder: str) -> 
     engines.root("node01", "rm", "-rf", "/run/user/1500")  # podman's own, where no login has made it
 
 
-@pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("engine", one(1, ["docker", "podman"]))
 def test_image_convert(engines: Cluster, desk: Desk, engine: str) -> None:
     variables = "export PLAIN='two words'\n  export NASTY='a \"b\" $'"

@@ -192,7 +192,7 @@ exec docker-registry serve untrusted.yml
 
 def test_images_of_a_registry_that_no_node_trusts(cluster: Cluster) -> None:
     with cluster.running(["sh", "-euc", UNTRUSTED], user="root"):
-        wait_for(lambda: not cluster.root(LOGIN, "sh", "-c", "nc -z login 5003 || echo no"), "the registry", 30)
+        wait_for(lambda: not cluster.root(LOGIN, "sh", "-c", "nc -z login 5003 || echo no"), "the registry")
         line = refusal(small(cluster, "-Q", reference="login:5003/small:1"), 125, "x509")
         assert "does not trust the certificate of login:5003: an admin adds its CA" in line and files(cluster) == []
 
@@ -237,15 +237,15 @@ def gone(cluster: Cluster) -> None:
     def half_done() -> list[str]:
         return [name for name in files(cluster) if not re.fullmatch(r"refs/[^/]+\.layers/[0-9a-f]{64}", name)]
 
-    wait_for(lambda: half_done() == [], "empty", 30, lambda: str(half_done()))
+    wait_for(lambda: half_done() == [], "empty", state=lambda: str(half_done()))
     wait_for(lambda: not any("sleep" in process.argv for process in cluster.processes()), "without processes")
     for node in cluster.nodes:
         cluster.root(node, "rm", "-f", "/tmp/packing")
 
 
 def test_images_that_take_too_long(cluster: Cluster, slow: None) -> None:
-    result = small(cluster, "-Q", "--pull-timeout", "10s", "--start-timeout", "1s")
-    refusal(result, 124, "not there after 10 s", "--pull-timeout", "waits for node0")
+    result = small(cluster, "-Q", "--pull-timeout", "20s", "--start-timeout", "1s")
+    refusal(result, 124, "not there after 20 s", "--pull-timeout", "waits for node0")
     gone(cluster)
 
 
@@ -331,7 +331,7 @@ def test_images_for_charliecloud(cluster: Cluster) -> None:
 
     first, again = (job(reference=f"docker://{OPEN}/small:1") for _ in "12")
     assert first.out.split() == again.out.split() == ["1"] * 2, (first, again)
-    assert "pulling" in first.err and "pulling" not in again.err, (first, again)
+    assert "pulling" not in again.err, again
     assert [name.rpartition(".")[2] for name in files(cluster)[1:]] == ["sqfs"]
     refusal(job("-Q", reference=f"{OPEN}/small:7"), 125, f"there is no {OPEN}/small:7", "CH_IMAGE_USERNAME")
     refusal(job("-Q", reference="login:5999/small:1"), 125, "the registry login:5999 does not answer")
@@ -341,7 +341,6 @@ def test_images_for_charliecloud(cluster: Cluster) -> None:
     assert job(reference=f"{DOOR}/small:2", env=login).out.split() == ["2"] * 2
 
 
-@pytest.mark.xdist_group("engines")
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
 def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> None:
     tag = f"{OPEN}/small:{time.monotonic_ns()}"  # which no store has
@@ -364,7 +363,6 @@ def test_images_in_the_stores_of_the_nodes(engines: Cluster, runtime: str) -> No
 SYS_ADMIN = 1 << 21  # a capability that neither gives unasked
 
 
-@pytest.mark.xdist_group("engines")
 def test_images_behind_a_login_of_the_engines_own(engines: Cluster) -> None:
     """`docker login`'s, and podman's where every node sees it (skopeo writes that file, and leaves no process behind).
 

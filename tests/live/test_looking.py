@@ -83,5 +83,5 @@ def test_a_pipe_in_the_place_of_an_image(cluster: Cluster, desk: Desk) -> None:
     """L4: nobody waits for somebody who writes to it."""
     assert cluster.alice(["mkfifo", "pipe"], cwd=desk.path).code == 0
     for verb, (words, code) in PIPES.items():
-        done = cluster.alice(["timeout", "-s", "KILL", "20", "mnrun", *words], cwd=desk.path)
+        done = cluster.alice(["timeout", "-s", "KILL", "120", "mnrun", *words], cwd=desk.path)
         assert done.code == code, f"{verb}: {done}"

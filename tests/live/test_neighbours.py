@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import product
 
 import pytest
@@ -11,10 +12,25 @@ import pytest
 from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI4, OMPI5, Way, one, some
 from .reports import check, everybody_spoke
-from .stage import LOGIN, Cluster, Desk, Job, wait_for
+from .stage import LOGIN, USERS, Cluster, Desk, Job, wait_for
 
 NAMED = {str(way): way for way in MAIN}
 TRIPLES = some([*product(NAMED, NAMED)], [(str(MAIN[0]), str(MAIN[1]))])
+
+
+TOLD = "until [ -e ~/.finish ]; do sleep 0.2; done"  # a program goes on once `told` makes this file
+SLOW = f'echo "on $(uname -n)"; {TOLD}; echo to the end'
+
+
+@contextmanager
+def told(cluster: Cluster) -> Iterator[None]:
+    files = {f"/home/{user}/.finish": uid for user, uid in zip(("alice", "bob"), USERS)}
+    for path, uid in files.items():
+        cluster.put(path, "", uid=uid)
+    try:
+        yield
+    finally:
+        cluster.root(LOGIN, "rm", *files)
 
 
 def started(job: Job) -> None:
@@ -23,16 +39,18 @@ def started(job: Job) -> None:
 
 @pytest.mark.parametrize(("first", "second"), TRIPLES)
 def test_neighbours_all_succeed(cluster: Cluster, first: str, second: str) -> None:
+    words = ("sh", "-c", f"{HELLO}; {TOLD}")
     with ExitStack() as stack:
         jobs = [
-            stack.enter_context(cluster.running(cluster.launch(*way.words, "--", HELLO, "-s", "40"), user=user))
+            stack.enter_context(cluster.running(cluster.launch(*way.words, "--", *words), user=user))
             for way, user in ((NAMED[first], "alice"), (NAMED[second], "alice"), (INSIDE, "bob"))
         ]
         for job in jobs:
             started(job)
         assert len(cluster.mnruns()) == 3  # all at once, that is
-        for job in jobs:
-            check(job.end(), *cluster.nodes)
+        with told(cluster):
+            for job in jobs:
+                check(job.end(), *cluster.nodes)
 
 
 def test_neighbours_in_one_allocation(cluster: Cluster) -> None:
@@ -108,20 +126,11 @@ def test_neighbours_survive_each_others_ends(cluster: Cluster, way: Way) -> None
         for path in cluster.path("/home/alice").glob(".mnrun/jobs/*"):  # of the one that was killed
             if path.name.split("-")[0] == str(newest - 1):
                 cluster.root(LOGIN, "rm", "-r", f"/home/alice/.mnrun/jobs/{path.name}")
-        for user in ("alice", "bob"):
-            cluster.put(f"/home/{user}/.finish", "", uid={"alice": 1500, "bob": 1501}[user])
-        try:
+        with told(cluster):
             for job in long_ones:
                 result = job.end()
                 assert result.code == 0, result
                 assert result.out.count("to the end\n") == 8, result
-        finally:
-            for user in ("alice", "bob"):
-                cluster.root(LOGIN, "rm", f"/home/{user}/.finish")
-
-
-# Says a line, and another once it is told to by a file.
-SLOW = 'echo "on $(uname -n)"; until [ -e ~/.finish ]; do sleep 0.2; done; echo to the end'
 
 
 def test_neighbours_cannot_look_in(cluster: Cluster) -> None:

@@ -128,7 +128,7 @@ def under_way(
     def said() -> int:
         return len(re.findall("^(?:rank |up)", cluster.alice(["mnrun", "logs", job]).out, re.MULTILINE))
 
-    wait_for(lambda: said() == 4, "running on all ranks", 60, lambda: output(desk, job))
+    wait_for(lambda: said() == 4, "running on all ranks", state=lambda: output(desk, job))
     try:
         yield job
     finally:
@@ -137,7 +137,7 @@ def under_way(
 
 def ended(cluster: Cluster, job: str, code: int, *says: str) -> str:
     """Wait for the end of a job, and return what mnrun says of it."""
-    done = cluster.alice(["mnrun", "wait", job], seconds=90)
+    done = cluster.alice(["mnrun", "wait", job])
     assert done.code == code, done
     for word in says:
         assert word in done.err, done
@@ -199,7 +199,7 @@ def test_end(cluster: Cluster, desk: Desk, how: str, reach: str) -> None:
         ended(cluster, job, code, *says)
         if act in (canceled, deleted):
             assert "warned" in output(desk, job), output(desk, job)
-        wait_for(lambda: not found(cluster, "mnrun"), "without a process", 20, lambda: str(cluster.processes()))
+        wait_for(lambda: not found(cluster, "mnrun"), "without a process", 60, lambda: str(cluster.processes()))
 
 
 def test_the_time_limit(cluster: Cluster, desk: Desk) -> None:
@@ -290,7 +290,7 @@ def test_the_first_node_is_switched_off(cluster: Cluster, desk: Desk) -> None:
             cluster.tool("heal", HEAD)
             cluster.restarted(HEAD)
             cluster.root(WORKER, "pkill", "-f", "sshd-session: alice")  # it waits for a packet of the node that was off
-        done = cluster.alice(["mnrun", "wait", job], seconds=60)
+        done = cluster.alice(["mnrun", "wait", job])
         assert done.code not in (0, 2, 120), done
     assert from_outside(cluster, desk, *INSIDE.words, "--", "true").code == 0
 
@@ -311,7 +311,7 @@ def test_the_mom_of_the_first_node_is_started_again(cluster: Cluster, desk: Desk
     """PBS takes the job for lost, and ends nothing of it. mnrun does."""
     with under_way(cluster, desk, *HOST, program=PYTHON) as job:
         mom_again(cluster, HEAD)
-        done = cluster.alice(["mnrun", "wait", job], seconds=120)
+        done = cluster.alice(["mnrun", "wait", job])
         assert done.code not in (0, 2, 120), done
         wait_for(lambda: not found(cluster, "mnrun"), "without a process", 120, lambda: str(cluster.processes()))
 
@@ -322,8 +322,8 @@ def test_a_job_that_may_start_again_after_its_first_mom_has(cluster: Cluster, de
     program = ("sh", "-c", "echo up; until [ -e go ]; do sleep 0.1; done; exit 5")
     with under_way(cluster, desk, "--requeue", *HOST, program=program) as job:
         mom_again(cluster, HEAD)
-        wait_for(lambda: "run_count = 2" in cluster.alice(["qstat", "-f", job]).out, "started again", 30)
-        wait_for(lambda: output(desk, job).count("up\n") == 4, "up again", 60, lambda: output(desk, job))
-        wait_for(lambda: len([p for p in cluster.mnruns() if p.node != LOGIN]) == 1, "alone", 60)
+        wait_for(lambda: "run_count = 2" in cluster.alice(["qstat", "-f", job]).out, "started again")
+        wait_for(lambda: output(desk, job).count("up\n") == 4, "up again", state=lambda: output(desk, job))
+        wait_for(lambda: len([p for p in cluster.mnruns() if p.node != LOGIN]) == 1, "alone")
         desk.put("go", "")
         ended(cluster, job, 5)

@@ -78,7 +78,7 @@ def test_who_hears_what_at_the_end_of_a_job(cluster: Cluster, desk: Desk) -> Non
         return cluster.alice(["qstat", job]).code == 35
 
     for how in jobs:
-        wait_for(partial(there, how), "there", 30)
+        wait_for(partial(there, how), "there")
     for how, words in {
         "deleted": ["qdel"],
         "signalled": ["qsig", "-s", "USR1"],
@@ -89,7 +89,7 @@ def test_who_hears_what_at_the_end_of_a_job(cluster: Cluster, desk: Desk) -> Non
     left = cluster.alice(["qstat", jobs["deleted"]])
     assert left.code == 0, left
     for job in jobs.values():
-        wait_for(partial(over, job), "over", 30)
+        wait_for(partial(over, job), "over")
     for how, (_, code) in ENDS.items():
         shown = cluster.alice(["qstat", "-x", "-f", jobs[how]]).out
         assert re.search(rf"Exit_status = {code}\n", shown), shown
@@ -164,7 +164,7 @@ def test_a_terminal(cluster: Cluster, desk: Desk) -> None:
         terminal.expect("sleep 600")
         (client,) = [p for p in cluster.processes() if "-I" in p.argv and p.parent and "python" in p.argv[0]]
         client.send(9)
-        wait_for(lambda: not cluster.jobs(), "over", 20)
+        wait_for(lambda: not cluster.jobs(), "over")
 
 
 @pytest.mark.parametrize("first", some([True, False], [True]))
@@ -178,15 +178,15 @@ def test_a_mom_that_is_started_again(cluster: Cluster, desk: Desk, first: bool) 
         return found[1] if found else ""
 
     node = "node04" if first else "node01"
-    wait_for(lambda: shown("substate") == "42", "running", 20)
+    wait_for(lambda: shown("substate") == "42", "running")
     cluster.root(node, "pkill", "-9", "-f", "sbin/pbs_mom")
-    wait_for(lambda: "down: communication closed" in cluster.root(LOGIN, "pbsnodes", "-l"), "down", 20)
+    wait_for(lambda: "down: communication closed" in cluster.root(LOGIN, "pbsnodes", "-l"), "down")
     assert shown("job_state") == "R"
     cluster.root(node, "sh", "/etc/rehearsal/pbs.sh", node)
-    wait_for(lambda: not cluster.root(LOGIN, "pbsnodes", "-l"), "up", 20)
-    wait_for(lambda: shown("run_count") == ("2" if first else "1") and shown("substate") == "42", "on", 20)
+    wait_for(lambda: not cluster.root(LOGIN, "pbsnodes", "-l"), "up")
+    wait_for(lambda: shown("run_count") == ("2" if first else "1") and shown("substate") == "42", "on")
     assert cluster.alice(["qdel", job]).code == 0
     for process in cluster.processes():
         if process.argv[0] == "/bin/sleep" and first:
             process.send(9)  # of the first run: a MOM that starts ends nothing
-    wait_for(lambda: not cluster.jobs(), "over", 30)
+    wait_for(lambda: not cluster.jobs(), "over")

@@ -52,7 +52,7 @@ def test_logs_follow_a_job(cluster: Cluster, desk: Desk) -> None:
     with cluster.running(["mnrun", "logs", "-f", job]) as follower:
         follower.saying(lambda said: said.out.count("up\n") == 4, "following")
         desk.put("go", "")
-        assert follower.end(30).out.count("on\n") == 4
+        assert follower.end().out.count("on\n") == 4
     assert cluster.alice(["mnrun", "wait", job]).code == 0
 
 
@@ -89,7 +89,7 @@ def test_a_node_may_hand_in_no_job(cluster: Cluster, desk: Desk) -> None:
     try:
         job = submit(cluster, desk, "-N", "1", *HOST, "--", "sh", "-c", again)
         assert cluster.alice(["mnrun", "wait", job]).code == 0, output(desk, job)
-        wait_for(lambda: not cluster.jobs(), "over", 30)
+        wait_for(lambda: not cluster.jobs(), "over")
     finally:
         cluster.root(LOGIN, "qmgr", "-c", "set server flatuid=False")
 
@@ -99,10 +99,10 @@ def test_a_job_that_starts_again(cluster: Cluster, desk: Desk) -> None:
     """PBS's operator asks for it. No variable of the job tells it, and qstat does."""
     program = ("sh", "-c", "echo up; until [ -e go ]; do sleep 0.1; done")
     job = submit(cluster, desk, "--requeue", *SHAPE, *HOST, "--", *program)
-    wait_for(lambda: output(desk, job).count("up\n") == 4, "up", 30, lambda: output(desk, job))
+    wait_for(lambda: output(desk, job).count("up\n") == 4, "up", state=lambda: output(desk, job))
     cluster.root(LOGIN, "qrerun", job)
-    wait_for(lambda: "run_count = 2" in cluster.alice(["qstat", "-f", job]).out, "started again", 30)
-    wait_for(lambda: output(desk, job).count("up\n") == 4, "up again", 30, lambda: output(desk, job))
+    wait_for(lambda: "run_count = 2" in cluster.alice(["qstat", "-f", job]).out, "started again")
+    wait_for(lambda: output(desk, job).count("up\n") == 4, "up again", state=lambda: output(desk, job))
     desk.put("go", "")
     assert cluster.alice(["mnrun", "wait", job]).code == 0
 

@@ -26,7 +26,7 @@ def test_phases_add_up_to_the_launch(cluster: Cluster, desk: Desk, way: Way) -> 
     begin, end = map(float, done.err.split()[-2:])
     found = timeline.parse(desk.read("times.json").decode())
     assert found is not None
-    assert 0.5 * (end - begin) < found.whole < end - begin + 0.05, "Python's own end is the difference"
+    assert 2 < found.whole < end - begin + 0.5, "Python's own begin and end are the difference"
     for node in NODES:
         seconds = timeline.phases(found, node)
         assert list(seconds) == list(timeline.PHASES)

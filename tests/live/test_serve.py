@@ -138,7 +138,7 @@ def test_serve_show_tells_what_a_service_waits_for(cluster: Cluster, desk: Desk)
         waits = given("--dependency", f"afterany:{runs}")
         (view,) = json.loads(cluster.alice(["mnrun", "status", "--json", waits]).out)["jobs"]
         assert view["why"] and view["why"] in shown(waits).err
-        wait_for(loads, "two nodes of which one is late", 30, lambda: shown(runs).err)
+        wait_for(loads, "two nodes of which one is late", state=lambda: shown(runs).err)
         assert cluster.alice(["mnrun", "cancel", waits, runs]).code == 0
         assert cluster.alice(["mnrun", "wait", runs]).code == 143
         assert cluster.alice(["mnrun", "serve", "--show", runs]).code == 2

@@ -39,7 +39,7 @@ from .test_submit import test_submit_and_scancel as test_submit_and_scancel
 
 pytestmark = pytest.mark.xdist_group("cgroup")
 
-SOON = 25.0  # seconds: less than the 30 after which Slurm would have ended all by force
+SOON = 90.0  # seconds: Slurm ends all by force after 30, and then there are files that nobody takes away
 SILENT = 140.0  # seconds after which the nodes of a quiet machine have noticed that there is no launcher any more
 MODES = (INSIDE, MPIRUN)
 EATER = """\
@@ -105,7 +105,7 @@ def test_ends_of_a_script_of_ones_own(cluster: Cluster, desk: Desk, before: str)
     number = cluster.alice(["sbatch", "--parsable", *shape, path]).out.strip()
     wait_for(lambda: "out" in desk.names() and desk.read("out").count(b"\n") == 4, "running on all ranks")
     assert cluster.alice(["scancel", number]).code == 0
-    wait_for(lambda: not files_of(cluster), "clean", 28, lambda: "\n".join(cluster.leftovers()))
+    wait_for(lambda: not files_of(cluster), "clean", SOON, lambda: "\n".join(cluster.leftovers()))
     wait_for(lambda: not cluster.root(LOGIN, "squeue", "-h", "-o", "%i"), "without the job", 60)
     wait_for(lambda: not cluster.processes(), "without processes", 60)
     cluster.root(LOGIN, "rm", "-rf", "/home/alice/.mnrun/jobs")  # of an mnrun that was killed
@@ -119,7 +119,7 @@ def test_launcher_killed_as_slurm_ends_the_job(cluster: Cluster, way: Way) -> No
         job.saying(everybody_spoke(4), "running on all ranks")
         at_once([p for p in launchers(cluster) if os.path.basename(p.argv[0]) != "salloc"])
         begin = time.monotonic()
-        wait_for(lambda: not files_of(cluster), "clean", 25, lambda: "\n".join(cluster.leftovers()))
+        wait_for(lambda: not files_of(cluster), "clean", SOON, lambda: "\n".join(cluster.leftovers()))
         job.end()
         clean_soon(cluster, begin, killed=True)
 

@@ -203,7 +203,7 @@ def test_submit_an_array_and_cancel_its_last_task(cluster: Cluster, desk: Desk) 
 
     wait_for(lambda: "up" in said(0) and "up" in said(1), "running", state=lambda: said(0) + said(1))
     known = cluster.root(LOGIN, "scontrol", "-o", "show", "job", array).splitlines()
-    assert [line.split()[2] for line in known] == ["ArrayTaskId=1", "ArrayTaskId=0"], known
+    assert {line.split()[2] for line in known} == {"ArrayTaskId=1", "ArrayTaskId=0"}, known
     cluster.root(LOGIN, "scancel", f"{array}_1")
     wait_for(lambda: f"job {array}_1 was cancelled" in said(1), "cancelled", state=lambda: said(1))
     cluster.root(LOGIN, "scancel", array)

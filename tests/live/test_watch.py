@@ -160,7 +160,7 @@ def test_an_idle_gpu_comes_first_and_status_names_it(cluster: Cluster, desk: Des
         def why() -> str:
             return str(json.loads(cluster.alice(["mnrun", "status", "--json", job]).out)["jobs"][0]["why"])
 
-        wait_for(lambda: "GPU" in why(), "named", 30, why)
+        wait_for(lambda: "GPU" in why(), "named", state=why)
         assert "node02 GPU 1" in why() and "node01" not in why() and "GPU 0" not in why()
         assert cluster.alice(["mnrun", "cancel", job]).code == 0
         assert cluster.alice(["mnrun", "wait", job]).code == 143
