@@ -20,21 +20,14 @@ from .stage import LOGIN, Cluster, Desk, Process, wait_for
 from .stranger import at_once, kill
 from .test_ends import FOREVER, act, clean_soon, files_of
 from .test_ends import test_end_from_outside as test_end_from_outside
-from .test_env import test_env_of_the_host_stays_there as test_env_of_the_host_stays_there
-from .test_env import test_env_of_the_job as test_env_of_the_job
-from .test_env import test_env_temporary_directory as test_env_temporary_directory
 from .test_exec import test_nothing_of_exec_outlives_the_job as test_nothing_of_exec_outlives_the_job
-from .test_exit_codes import test_exit_code_is_the_programs as test_exit_code_is_the_programs
 from .test_exit_codes import test_exit_of_one_rank_ends_the_others as test_exit_of_one_rank_ends_the_others
-from .test_parity import test_submit_is_a_run as test_submit_is_a_run
-from .test_signals import test_a_job_that_is_requeued as test_a_job_that_is_requeued
 from .test_signals import (
     test_a_signal_to_all_steps_reaches_every_rank_once as test_a_signal_to_all_steps_reaches_every_rank_once,
 )
 from .test_signals import (
     test_a_signal_to_the_script_reaches_every_rank_once as test_a_signal_to_the_script_reaches_every_rank_once,
 )
-from .test_submit import test_submit_an_array_and_a_chain as test_submit_an_array_and_a_chain
 from .test_submit import test_submit_and_scancel as test_submit_and_scancel
 
 pytestmark = pytest.mark.xdist_group("cgroup")
