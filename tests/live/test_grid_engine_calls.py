@@ -75,12 +75,10 @@ def test_a_crowd_at_the_port_keeps_no_node_away(cluster: Cluster, desk: Desk) ->
             words = ["python3", cluster.put(f"{LAIR}/crowd.py", CROWD.read_bytes(), 0o755, node), "node01", "scan"]
             crowd.append(stack.enter_context(cluster.running(words, node=node, user=bob.name)))
         beset, said = launched(cluster, desk)
-        whole = 0
-        for each in crowd:
-            found = re.search(r"idle (\d+) made (\d+) answers (\d+)", each.end().out)
-            assert found and int(found[2]) > 0 and found[3] == "0", each.so_far()
-            whole += int(found[1])
-        assert whole > 500, "the crowd is none"
+        told = [re.search(r"idle (\d+) made (\d+) answers (\d+)", each.end().out) for each in crowd]
+        idle, made, answers = (sum(int(found[part]) for found in told if found) for part in (1, 2, 3))
+        assert all(told) and idle > 500 and made > 0, f"the crowd is none: {told}"
+        assert answers == 0, told
     assert "strangers" in said and beset < alone + LATER, (alone, beset, said)
 
 
