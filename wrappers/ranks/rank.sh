@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every rank starts as `rank.sh WORDS…` inside its container, by srun, mpirun or start_node.sh.
 # It reports the rank to the guard, and becomes the user's program. So the exit codes 126 and 127 are the shell's.
+# It begins in the user's directory with the user's PATH. So it looks for no program of its own by that.
 # shellcheck disable=SC2154  # into.sh and join_container.sh have set names
 case $0 in
   */rank.sh) mnrun_here=${0%/*} ;; # a process of the job has started it by its name
@@ -103,7 +104,7 @@ fi
 
 # This chooses the rank's GPUs where srun does not.
 if [ "$mnrun_gpu_bind" = closest ]; then
-  CUDA_VISIBLE_DEVICES=$(sh "$mnrun_here/gpu_closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
+  CUDA_VISIBLE_DEVICES=$(/bin/sh "$mnrun_here/gpu_closest.sh" ${CUDA_VISIBLE_DEVICES+"$CUDA_VISIBLE_DEVICES"})
   export CUDA_VISIBLE_DEVICES
 elif [ -n "$mnrun_gpu_bind" ]; then
   if [ -z "${CUDA_VISIBLE_DEVICES+set}" ]; then # without a scheduler, nobody has numbered the node's GPUs
@@ -148,16 +149,30 @@ if [ "$mnrun_starter" = scheduler ] || [ . -ef "$mnrun_chdir" ]; then cd "$mnrun
 if [ "$mnrun_stdin" = rank ]; then
   if [ "$mnrun_rank" = 0 ]; then exec <"$mnrun_here/stdin"; else exec </dev/null; fi
 fi
-if [ -n "$mnrun_split" ]; then exec >"$mnrun_split/rank.$mnrun_rank.out" 2>"$mnrun_split/rank.$mnrun_rank.err"; fi
+if [ -n "$mnrun_split" ]; then
+  # Who may write to the directory, too, could have put a link or a pipe there. So each file is made anew: noclobber
+  # opens no other file, and follows no link (O_EXCL).
+  mnrun_file=$mnrun_split/rank.$mnrun_rank
+  for mnrun_it in "$mnrun_file.out" "$mnrun_file.err"; do
+    if [ -e "$mnrun_it" ] || [ -L "$mnrun_it" ]; then (cd / && rm -f "$mnrun_it") 2>/dev/null; fi
+  done
+  set -C
+  if command exec >"$mnrun_file.out" 2>"$mnrun_file.err" && [ -f /proc/self/fd/1 ] && [ -f /proc/self/fd/2 ]; then
+    set +C
+  else
+    echo "fail --split-output: rank $mnrun_rank cannot make $mnrun_file.out and .err: something of that name is in the way" 1<>"$mnrun_here/up"
+    exit 1
+  fi
+fi
 if [ -n "$mnrun_serves" ]; then . "$mnrun_here/fill.sh"; fi
 . "$mnrun_here/program.sh"
 mnrun_try "$1"
 if [ -n "$mnrun_why" ]; then
   # shellcheck disable=SC2016  # its own words
-  set -- sh -c 'echo "$0" >&2; exit "$1"' "$mnrun_why" "$mnrun_code"
+  set -- /bin/sh -c 'echo "$0" >&2; exit "$1"' "$mnrun_why" "$mnrun_code"
 fi
-if [ "$mnrun_local" = 0 ]; then set -- sh "$mnrun_here/transport_debug.sh" "$@"; fi
-if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
+if [ "$mnrun_local" = 0 ]; then set -- /bin/sh "$mnrun_here/transport_debug.sh" "$@"; fi
+if [ -n "$mnrun_label" ] && [ -z "$mnrun_split" ]; then set -- /bin/sh "$mnrun_here/label.sh" "$mnrun_rank" "$@"; fi
 if [ "$mnrun_starter" != scheduler ]; then exec "$@"; fi
 
 # srun's exit code is the highest of all ranks, also of those that srun itself ended (srun(1), RETURN VALUE). So each
@@ -167,7 +182,7 @@ trap : HUP INT QUIT USR1 USR2 ALRM
 trap mnrun_term=1 TERM
 mnrun_term=''
 if [ "${PMI_FD-}" != 9 ]; then exec 9>&2 2>/dev/null; fi # Slurm's pmi2 chooses the number of its open file
-sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_self; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift; exec "$@"' \
+/bin/sh -c '[ "${PMI_FD-}" = 9 ] || exec 2>&9 9>&-; . "$0/pid.sh"; mnrun_self; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift; exec "$@"' \
   "$mnrun_here" "$mnrun_rank" "$@"
 mnrun_code=$?
 echo "ended $mnrun_rank $mnrun_code${mnrun_term:+ told}" 1<>"$mnrun_here/up"

@@ -226,6 +226,36 @@ def test_more_ranks_than_gpus(node: Node, granted: str, count: str) -> None:
     assert f"fail --gpu-bind per_task:1: rank 1 gets no GPU, since its node has {count}" in node.said.splitlines()
 
 
+# A command that puts something where the output of rank 0 will be, and whether that is taken away.
+PLANTS = {
+    "a file of an earlier run": ("echo old >", True),
+    "a link to a file": ("ln -s ../victim", True),
+    "a link to nothing": ("ln -s ../none", True),
+    "a pipe": ("mkfifo", True),
+    "a directory": ("mkdir", False),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("stream", ["out", "err"])
+def test_the_output_of_a_rank_is_a_file_of_its_own(node: Node, plant: str, stream: str, shell: str) -> None:
+    split = node.path / "split"
+    node.fill(1, split_output=str(split))
+    split.mkdir()
+    (node.path / "victim").write_text("precious\n")
+    (node.path / "stdin").touch()
+    made, goes = PLANTS[plant]
+    node.sh(f"cd {split}; {made} rank.0.{stream}")
+    node.run("rank.sh", "sh", "-c", "echo to out; echo to err >&2", shell=shell, code=0 if goes else 1)
+    assert (node.path / "victim").read_text() == "precious\n"
+    assert not (node.path / "none").exists()
+    if goes:
+        files = [split / "rank.0.out", split / "rank.0.err"]
+        assert [(file.is_symlink(), file.read_text()) for file in files] == [(False, "to out\n"), (False, "to err\n")]
+    else:
+        assert "fail --split-output: rank 0 cannot make" in node.said
+
+
 @pytest.mark.parametrize("number", [8, 9])
 def test_the_open_file_of_slurms_pmi2_stays_open(node: Node, tmp_path: Path, number: int, shell: str) -> None:
     node.fill(1, mode="outside-in", launcher="srun", force=True)
