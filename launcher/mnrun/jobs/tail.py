@@ -7,6 +7,8 @@ import re
 from collections import deque
 from pathlib import Path
 
+from mnrun.system.paths import open_file
+
 BLOCK = 1 << 20
 _LINE = re.compile(rb"(\r?\n|\r(?=[^\r\n]))")  # the end of a line, or of what the next one is written over
 
@@ -39,7 +41,7 @@ class Tail:
 
     def _block(self) -> bytes:
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_file(self.path)
         except OSError:
             return b""
         try:

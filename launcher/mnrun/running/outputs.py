@@ -28,6 +28,7 @@ from mnrun.record import Record
 from mnrun.schedulers import BATCH, SCHEDULERS, choose
 from mnrun.schedulers.vocabulary import ClientLines, JobId
 from mnrun.system.copied import PART, Copied, is_file
+from mnrun.system.paths import open_file
 from mnrun.system.process import Starter, start
 from mnrun.system.screen import Screen
 from mnrun.system.signals import Signals
@@ -219,7 +220,7 @@ def _lines(texts: Iterable[str]) -> list[str]:
 def _end(path: str, begin: int) -> str:
     """Return the end of a file, in whole lines, from `begin` on at the earliest."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_file(path)
     except OSError:
         return ""
     try:

@@ -103,6 +103,15 @@ def _opened(path: str, flags: int) -> int:
     return file
 
 
+def open_file(path: str | Path) -> int:
+    """Open for reading what is a file or nothing: who waits for a pipe in its place waits for ever. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a file")
+    return handle
+
+
 def private(path: Path) -> None:
     """Make a directory, and those above that are not there, for the user alone (0700)."""
     for each in (*reversed(path.parents), path):

@@ -131,6 +131,12 @@ def test_a_file_as_it_grows(tmp_path: Path) -> None:
     assert tail.more() == b"new"
 
 
+def test_a_pipe_in_the_place_of_a_file(tmp_path: Path) -> None:
+    """Another user may have put it there. Nobody waits for it."""
+    os.mkfifo(tmp_path / "out")
+    assert Tail(tmp_path / "out").more() == b""
+
+
 def test_lines_with_a_prefix(tmp_path: Path) -> None:
     path = tmp_path / "rank.2.out"
     path.write_bytes(b"one\ntw")

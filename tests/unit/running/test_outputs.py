@@ -139,3 +139,5 @@ def test_the_files_of_the_rank_that_failed(tmp_path: Path) -> None:
             (tmp_path / f"rank.{rank}.{stream}").write_text(f"{stream} of {rank}")
     assert sorted(outputs.lines_of(Culprit(1, "node01"), str(tmp_path))) == ["err of 1", "out of 1"]
     assert outputs.lines_of(Culprit(1, "node01"), str(tmp_path / "none")) == []
+    os.mkfifo(tmp_path / "rank.2.out")  # another user's, perhaps, into which nobody writes
+    assert outputs.lines_of(Culprit(2, "node01"), str(tmp_path)) == [""]
