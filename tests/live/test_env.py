@@ -9,7 +9,7 @@ import pytest
 
 from .batch import forget
 from .cells import HELLO, INSIDE, MAIN, OMPI5, Way, one, turn
-from .reports import check, errors, mine, shown
+from .reports import check, errors, mine, only_line, shown
 from .stage import LOGIN, Cluster, Desk
 
 OTHERS = (Way("inside", "ompi4"), Way("mpirun", "ompi4"), Way("mpirun", "ompi5", "rank"), Way("inside", "mpich"))
@@ -169,6 +169,8 @@ def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> No
     line = ["--", "sh", "-c", look, desk.path]
     result = cluster.mnrun(*way.words, *line, nodes=2, tasks=1)
     assert result.out.splitlines() == ["1 1 alice /home/alice"] * 2, result
+    at_home = cluster.mnrun(*way.words, "--no-home", *line, nodes=2, tasks=1)  # where it is the working directory
+    only_line(at_home, 122, "--no-home", "/home/alice is the home directory", "--chdir")
     result = cluster.mnrun(*way.words, "--no-home", *line, nodes=2, tasks=1, cwd="/tmp")
     assert [words.split()[:3] for words in result.out.splitlines()] == [["unset", "0", "alice"]] * 2, result
 

@@ -45,6 +45,8 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     start = _start(values, command)
     program = _program(values, command, shell, start)
     container, hosts = _container(values), _hosts(values, start)
+    if values.flag("no_home") and RUNTIMES[container.runtime].CONTAINED:
+        _refuse_home(program, container, around)
     return JobSpec(
         program=program,
         container=container._replace(links=_links(program, container, around)),
@@ -168,6 +170,22 @@ def _in_pods(values: Values) -> str:
     if not values.text("image"):
         raise NoImageError("no image", "name one of a registry with --image HOST/NAME:TAG")
     return "host"
+
+
+def _refuse_home(program: Program, container: ContainerOptions, around: Surroundings) -> None:
+    """Raise Impossible if a directory that is mounted unasked is the home directory, or contains it. A mount of the
+    user's may be there in its place."""
+    folders = {"chdir": program.chdir, "script": os.path.dirname(program.script), "split-output": program.split_output}
+    targets = [mount.target or mount.source for mount in container.binds]
+    home = f"{around.real(around.home)}/"
+    for option, folder in folders.items():
+        if not folder.strip("/") or any(f"{folder}/".startswith(f"{target}/") for target in targets):
+            continue
+        if home.startswith(f"{around.real(folder)}/"):
+            subject = "the working directory" if option == "chdir" else f"the directory of --{option}"
+            holds = "is" if home == f"{around.real(folder)}/" else "contains"
+            problem = f"--no-home: {subject} would be mounted, and {folder} {holds} the home directory"
+            raise Impossible(problem, f"name a directory below the home directory with --{option}")
 
 
 def _links(program: Program, container: ContainerOptions, around: Surroundings) -> tuple[tuple[str, str], ...]:

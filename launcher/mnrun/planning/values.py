@@ -61,6 +61,10 @@ class Surroundings(Record):
             now = os.path.normpath(os.path.join(os.path.dirname(link), self.link(link), now[len(link) + 1 :]))
         return path
 
+    def real(self, path: str) -> str:
+        """Return the path without a link in it."""
+        return self.behind_links(path, ("",))
+
     def mount(self, word: str) -> Mount:
         claimed = CLAIM if word.startswith(CLAIM) else ""
         source, _, rest = word[len(claimed) :].partition(":")

@@ -132,7 +132,7 @@ def test_a_first_job_file_is_short(mnrun: Terminal, job: Launched, tmp_path: Pat
 LINES = r"""
 -N 2 --image x.sif -- ./app
 -N 2 -n 4 --image docker://org/x:1 -t 1:00:00 -x A='it is' -x B='"q" $HOME ${A}' -x '!C' -- sh -c 'echo "$A" | cat'
---image=images/x.sif -B data:/d:ro -B /a -B '!/b' -D /tmp --mpi-args '--mca btl ^tcp' --keep --no-home ./app -v
+--image=images/x.sif -B data:/d:ro -B /a -B '!/b' -D /opt --mpi-args '--mca btl ^tcp' --keep --no-home ./app -v
 --launcher env --runtime host --module a --module b/1 --mem 4G -J name -o '/tmp/out-%j.txt' --array 0-3%2 -- ./app
 --image x.sif --slurm switches=1@30:00 --sge '-l foo=1' --no-requeue --start-timeout 5m --no-gpu -- ./app
 --image x.sif --script run.sh -- --steps 5
