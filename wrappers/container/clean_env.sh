@@ -13,6 +13,7 @@ shift 2
 source ./job.sh
 source ./rules.sh
 source ./home.sh
+source ./search.sh
 source ./processes.sh
 
 # The guard ends the remaining processes of this session. A prompt on this machine shares the session of its user,
@@ -78,12 +79,7 @@ while [[ $1 == ./*.sh ]]; do
   shift
 done
 for mnrun_adverb in "${mnrun_adverbs[@]}"; do source "$mnrun_adverb"; done
-if [[ $mnrun_context != *-bare ]]; then
-  # An empty element means the working directory (bash(1), PATH). On this node, that may be another user's.
-  PATH=:$PATH:
-  while [[ $PATH == *::* ]]; do PATH=${PATH//::/:}; done
-  PATH=${PATH#:} PATH=${PATH%:}
-fi
+[[ $mnrun_context == *-bare ]] || mnrun_search # before the `cd` below
 if [[ $mnrun_place == */hold ]]; then # for join_container.sh
   while read -r mnrun_name; do printf '%s=%s\0' "$mnrun_name" "${!mnrun_name}"; done < <(compgen -e) >hold.env
 fi

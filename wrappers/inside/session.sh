@@ -7,6 +7,10 @@ unset SSH_CLIENT SSH2_CLIENT # by them, each `bash -c` of the program would read
 . "$mnrun_here/user.env"
 . "$mnrun_here/job.sh"
 umask "$mnrun_umask"
+if [ "$mnrun_runtime" = host ]; then
+  . "$mnrun_here/search.sh"
+  mnrun_search
+fi
 cd "$mnrun_begin" || exit 1
 mnrun_command=${SSH_ORIGINAL_COMMAND:-exec sh}
 case $mnrun_command in

@@ -21,6 +21,10 @@ if [ -n "$mnrun_inside" ]; then
   done
 fi
 umask "$mnrun_umask"
+if [ -z "$mnrun_inside" ] || [ "$mnrun_runtime" = host ]; then
+  . ./search.sh
+  mnrun_search
+fi
 cd "$mnrun_begin"
 if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then
   # The program is on PATH, but its directory is mounted noexec.

@@ -12,6 +12,7 @@ label() { # Put the rank's number in front of each line, as soon as the line is 
   # A last line without a newline is printed as a whole line.
   trap '' HUP INT QUIT TERM USR1 USR2 ALRM
   unset TMOUT # with the user's, bash would end a `read`
+  cd / # rank.sh says why
   LC_ALL=C # the lines may hold any bytes
   export LC_ALL
   case $(sed --version 2>/dev/null) in
@@ -29,7 +30,7 @@ label() { # Put the rank's number in front of each line, as soon as the line is 
   if [ -n "$mnrun_line" ]; then printf '%s: %s\n' "$mnrun_rank" "$mnrun_line"; fi
 }
 
-mkfifo "$mnrun_pipe.out" "$mnrun_pipe.err" 2>/dev/null || {
+(cd / && exec mkfifo "$mnrun_pipe.out" "$mnrun_pipe.err") 2>/dev/null || {
   echo "fail --label: rank $mnrun_rank cannot make a pipe in $mnrun_here: the image has no mkfifo, or the disk is full; --split-output needs no pipe" 1<>"$mnrun_here/up"
   exit 125
 }
@@ -41,7 +42,7 @@ exec >"$mnrun_pipe.out" 2>"$mnrun_pipe.err" # each open waits for its reader
 # The inner shell notes its own pid, so that signals reach the program and not this shell. Standard error is /dev/null
 # here, so that this shell does not print `Terminated`.
 {
-  sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; mnrun_namespace; mnrun_self; echo "$mnrun_process" >"$0/pid.$1"; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift 2; exec "$@"' \
+  /bin/sh -c 'exec 2>"$2.err"; . "$0/pid.sh"; mnrun_namespace; mnrun_self; echo "$mnrun_process" >"$0/pid.$1"; echo "pid $1 $mnrun_process" 1<>"$0/up"; shift 2; exec "$@"' \
     "$mnrun_here" "$mnrun_rank" "$mnrun_pipe" "$@"
 } 2>/dev/null
 mnrun_code=$?

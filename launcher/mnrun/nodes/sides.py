@@ -15,7 +15,7 @@ from mnrun.model import BOX, Plan, Worker
 # the containers, or outside-in on the node.
 ON_NODE, IN_BOX, BY_MPIRUN = ("lib", "guard", "container", "network"), ("ranks",), ("inside",)
 # The scripts of lib/ that containers need, too.
-SHARED = ("alike.sh", "mpis.sh", "path.sh", "pid.sh", "ports.sh", "program.sh")
+SHARED = ("alike.sh", "mpis.sh", "path.sh", "pid.sh", "ports.sh", "program.sh", "search.sh")
 # Options of mpirun and srun by which rank 0 may run on another node than the first.
 ELSEWHERE = frozenset(
     (

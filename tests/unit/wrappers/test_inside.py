@@ -33,6 +33,29 @@ def test_the_master_waits_for_go_and_finds_everything(node: Node, tmp_path: Path
     assert node.run("wait_go.sh", "sh", "-c", "echo $FOUND; pwd", before=before).decode() == f"hosts\n{tmp_path}\n"
 
 
+@pytest.mark.parametrize("path", [":{}", "{}:", "/none::{}"])
+def test_the_hosts_mpirun_is_none_of_the_working_directory(node: Node, tmp_path: Path, path: str) -> None:
+    """An empty element of PATH means that directory, in which another user may have put programs (F5)."""
+    begin = tmp_path / "theirs"
+    programs(begin, mpirun="theirs", id="theirs")
+    node.fill(2, 2, mode="outside-in", launcher="mpirun", force=True, chdir=str(begin))
+    before = f"cd {node.path}; mkfifo go; (echo go >go) & cd - >/dev/null\n"
+    own = programs(tmp_path / "own", mpirun="host")
+    environ = {"PATH": path.format(f"{own}:{os.environ['PATH']}"), "LD_LIBRARY_PATH": ":/none"}
+    said = node.run("wait_go.sh", "mpirun", "./app", before=before, environ=environ)
+    assert said.decode() == "host ./app\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "left"), [("", ""), (":", ""), ("/a", "/a"), (":/a", "/a"), ("/a::/b b:", "/a:/b b"), (":::/a", "/a")]
+)
+def test_lists_of_directories_lose_their_empty_elements(sh: Shell, given: str, left: str, shell: str) -> None:
+    script = 'set -eu; . "$1"; mnrun_search; exec env'
+    environ = {"LD_LIBRARY_PATH": given, "PATH": f"{given}:{os.environ['PATH']}:"}
+    said = sh(script, str(wrappers()["search.sh"]), environ=environ, shell=shell).decode().splitlines()
+    assert {f"LD_LIBRARY_PATH={left}", f"PATH={left}{':' if left else ''}{os.environ['PATH']}"} <= set(said)
+
+
 def test_variables_that_bash_cannot_read_back(node: Node, shell: str) -> None:
     node.fill(1, 1, connect="pipe")
     environ = {"UID": "5", "PPID": "7", "SHELLOPTS": "posix", "KEPT": "here"}
