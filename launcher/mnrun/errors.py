@@ -28,7 +28,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 BUG = 120
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# Also those that change the direction of the text after them (UAX #9), and that end a line (U+2028, U+2029).
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def one_line(text: str) -> str:

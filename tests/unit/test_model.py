@@ -30,6 +30,12 @@ def test_the_docstring_draws_every_failure(kind: type[errors.LaunchError]) -> No
     assert any(kind.__name__ in words and str(kind.code) in words for words in drawn)
 
 
+def test_a_failure_turns_no_text_around() -> None:
+    """(F7) What a container says of itself is quoted: neither ESC nor a change of direction changes what follows."""
+    said = str(errors.LaunchError("node01: \x1b]0;x\x07 \u202ellew dedne\u2066 \u2028 ü \U0001f680", "do\u200f it"))
+    assert said == "node01: ?]0;x? ?llew dedne? ? ü \U0001f680; do? it"
+
+
 def test_a_failure_is_one_line() -> None:
     assert str(errors.NodeError("node01 is gone")) == "node01 is gone"
     assert str(errors.UsageError("no image", "name one")) == "no image; name one"
