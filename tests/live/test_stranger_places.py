@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from .batch import forget
-from .cells import MPIRUN, OMPI5, some
+from .cells import INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, some
 from .stage import LOGIN, Cluster, Desk, Result
-from .stranger import BARE, FIRST, LAIR, SECOND, SRUN_HOST, Stranger
+from .stranger import BARE, FIRST, LAIR, SECOND, SRUN_HOST, Stranger, project
 
 NODES = f"{FIRST},{SECOND}"
 # An empty element of either means the working directory (bash(1), PATH; ld.so(8), LD_LIBRARY_PATH).
@@ -64,18 +64,39 @@ def test_stranger_is_in_no_working_directory(cluster: Cluster, bob: Stranger, de
 
 
 def test_stranger_has_a_directory_of_that_name(cluster: Cluster, bob: Stranger) -> None:
-    """(S1) A runtime begins in alice's working directory. On the node, that name is a directory of bob's."""
+    """(S1, F5) A runtime, and the host's mpirun, begin in alice's working directory. On the node, that name is a
+    directory of bob's."""
     place = "/var/tmp/work"
-    sown = f'mkdir "$1" && cp {LAIR}/evil/say "$1/apptainer" && cp {LAIR}/evil/say "$1/squashfuse_ll" && chmod 755 "$1"'
-    bob.does(sown, place)
-    line = [*SEARCHED, "salloc", "-Q", "-N1", "-n1", "-w", FIRST, "mnrun", "-Q", "--image", OMPI5]
+    names = "apptainer squashfuse_ll mpirun prterun prted orted srun ssh sh rm uname"
+    bob.does(f'mkdir "$1"; for name in {names}; do cp {LAIR}/evil/say "$1/$name"; done; chmod 755 "$1"', place)
+    line = [*SEARCHED, "salloc", "-Q", "-N1", "-n1", "-w", FIRST, "mnrun", "-Q"]
     cluster.root(LOGIN, "install", "-d", "-o", "alice", place)
     try:
-        for way in (("--mode", "inside-out"), ("--mode", "outside-in", "--launcher", "mpirun")):
+        hosts = [Way(start, "host").words for start in ("inside", "mpirun", "srun")]
+        hosts += [[*hosts[2], "--label"], ["--runtime", "host", "--launcher", "env"]]
+        for way in (*(way.words for way in MAIN), *hosts):
             result = cluster.alice([*line, *way, "--", "true"], cwd=place)
             assert (result.code, bob.ran()) == (0, []), result
     finally:
         cluster.root(LOGIN, "rm", "-r", place)
+
+
+def test_stranger_may_write_where_ranks_do(cluster: Cluster, stranger: Stranger, desk: Desk) -> None:
+    """(F4) The names of the ranks' files are mnrun's: it makes each anew, and goes through no link and no pipe."""
+    desk.put("victim", "precious\n")
+    plants = 'cd "$1"; mkdir -m 777 ranks; ln -s "$2/victim" ranks/rank.0.out; ln -s "$2/none" ranks/rank.0.err'
+    plants += "; mkfifo -m 666 ranks/rank.1.out ranks/rank.1.err"
+    for way in some(MAIN, [INSIDE, SRUN]):
+        with project(cluster, stranger.name) as shared:
+            stranger.does(plants, shared, desk.path, node=LOGIN)
+            words = ("--split-output", f"{shared}/ranks", "--", "sh", "-c", "echo out; echo err >&2")
+            result = cluster.mnrun(*way.words, *words, nodes=1)
+            said = {
+                path.name: (path.is_symlink(), path.read_text()) for path in cluster.path(f"{shared}/ranks").iterdir()
+            }
+        assert result.code == 0, result
+        wanted = {f"rank.{rank}.{stream}": (False, f"{stream}\n") for rank in range(2) for stream in ("out", "err")}
+        assert (said, desk.names(), desk.read("victim")) == (wanted, ["victim"], b"precious\n")
 
 
 # Records below a directory of several users
