@@ -219,12 +219,29 @@ def test_a_function_is_mapped(
     assert os.listdir(tmp_path / mapping.PLACE) == []
 
 
+@pytest.mark.parametrize("outcome", [143, DeadlineError("it goes on")])
 def test_a_map_that_nobody_asks_is_over_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mocker: MockerFixture, outcome: int | DeadlineError
 ) -> None:
+    """A task may just be starting, and Slurm makes the directory of its output."""
     monkeypatch.setenv("HOME", str(tmp_path))
+
+    def wait(timeout: float) -> int:
+        for output in seen:
+            output.parent.mkdir(exist_ok=True)
+            output.touch()
+        if isinstance(outcome, DeadlineError):
+            raise outcome
+        return outcome
+
+    def submit(job: Job) -> Any:
+        seen.append(Path(str(job._options["output"]).replace("%a", "0")))
+        return handle
+
+    seen: list[Path] = []
     handle = mocker.Mock()
-    mocker.patch.object(Job, "submit", return_value=handle)
+    handle.wait.side_effect = wait
+    mocker.patch.object(Job, "submit", submit)
     results = mnrun.map(square, [3, 4], image="a.sif")
     handle.cancel.assert_not_called()
     del results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle  # nosec B403: for files in a folder of the user's own
 import shutil
@@ -21,6 +22,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 TASK = "task.py"
+ENDS = 10.0  # seconds for which the end of a job is awaited
 PLACE = ".mnrun/map"  # below the home directory, which nodes see
 
 
@@ -39,9 +41,9 @@ def map(function: Callable[[V], R], values: Iterable[V], *, python: str = "pytho
     With `local=True`, this machine makes one call after the other.
 
     The job is submitted at once. Raises what a call has raised, with its traceback in the task, when its turn comes,
-    and ends the rest of the job. So does the end of the iterator, also where nobody asks it for a result. Raises
-    LaunchError, also for a task that was killed. Functions, values and results are sent by pickle. What pickle cannot
-    send, such as a lambda, is sent by cloudpickle if that is installed here.
+    and ends the rest of the job, which takes up to 10 s. So does the end of the iterator, also where nobody asks it for
+    a result. Raises LaunchError, also for a task that was killed. Functions, values and results are sent by pickle.
+    What pickle cannot send, such as a lambda, is sent by cloudpickle if that is installed here.
     """
     calls = _calls(function, list(values))
     if not calls["values"]:
@@ -119,9 +121,13 @@ def _results(job: Job, handle: SubmittedJob | None, folder: Path, number: int) -
                 job.run()
             yield _result(handle, folder, index)
     finally:
-        if handle is not None and index < number - 1:
-            handle.cancel()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if handle is not None and index < number - 1:
+                handle.cancel()
+                with contextlib.suppress(LaunchError):
+                    handle.wait(ENDS)  # for a task that is just starting, Slurm would make the folder anew
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _result(handle: SubmittedJob | None, folder: Path, index: int) -> Any:

@@ -88,8 +88,8 @@ def views(
     If `ids` is empty, the jobs are all of the last seven days, or of so many seconds in `span`, and `read` returns the
     records of those that have run for longer. An answer from before `changed` or a record does not count, nor does one
     that lacks a job of `ids`. Nor does one in which a job still waits that has begun since, or goes on that one of the
-    `killed` live runs had got for itself. `fresh` asks anew. Without `accounting`, jobs that have gone from the queue
-    are those of the records alone. Raises SchedulerError.
+    `killed` live runs had got for itself. One in which a job cleans up counts for `SOON`. `fresh` asks anew. Without
+    `accounting`, jobs that have gone from the queue are those of the records alone. Raises SchedulerError.
     """
     now = time.time()
     if ids and all(state.final(identity, records) is not None for identity in ids):
@@ -97,6 +97,8 @@ def views(
     scheduler = queue()
     newest = max([changed, *(record.newest for record in records.values())])
     answer = scheduler.jobs(0 if fresh else max(now - newest, SOON))
+    if answer.ending(ids):
+        answer = scheduler.jobs(SOON)
     lost = state.ends(ids, records, _jobs(answer, records), (), now)[1]
     gone = {run.own_job for run in killed}
     over = any(job.active and job.id in gone for job in answer.jobs)

@@ -29,15 +29,17 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say = lam
     memory, reasons = _Memory(queue), Reasons(say)
     fresh, killed = False, 0
     launched: set[str] = set()
+    ending: set[str] = set()
     while True:
         records = archive.read(bases, _open(ids, codes))
         codes.update({i: code for i in _open(ids, codes) if (code := state.final(i, records)) is not None})
         reasons.tell_starts(records)
-        waited, old = _open(ids, codes), False
+        waited, old, were_ending = _open(ids, codes), False, ending
         if waited and time.time() - last >= pause:
             answer = memory.ask(pause)
             last = answer.time if answer is not None else time.time()
             pause = min(2 * pause, queue.poll)
+            ending = answer.ending(waited) if answer is not None else ending
             reasons.tell(waited, memory.jobs, records)
             ended, lost = _ends(waited, records, memory.jobs, queue)
             now = answer is not None and answer.time >= begun
@@ -58,7 +60,7 @@ def wait(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say = lam
             return max(codes.values())
         before, killed = killed, sum(map(state.killed, records.values()))
         under_way, launched = launched, _launched(waited, records, bases)
-        if old or killed > before or under_way - launched:
+        if old or killed > before or under_way - launched or ending - were_ending:
             pause = PROMPT
         time.sleep(LOOK)
 
@@ -87,7 +89,8 @@ def tell_ends(ids: Sequence[str], bases: Sequence[Path], queue: Queue, say: Say)
 class Watch:
     """Tells those who follow a job's output why it waits, that it has begun, and that it has ended. A killed job may
     leave no record. The scheduler is asked while the job waits, and after a silence as long as the time between two
-    questions. It is asked sooner, and ever more seldom, once all launches of a batch script have ended."""
+    questions. It is asked sooner, and ever more seldom, once all launches of a batch script have ended, or the job
+    cleans up."""
 
     def __init__(self, identity: str, bases: Sequence[Path], queue: Queue, say: Say) -> None:
         self._id, self._bases, self._queue = identity, bases, queue
@@ -117,10 +120,12 @@ class Watch:
         self._pause = min(2 * self._pause, self._queue.poll)
         self._next = now + (self._pause or self._queue.poll)
         try:
-            jobs = self._queue.jobs(age).jobs
+            answer = self._queue.jobs(age)
+            if answer.ending([self._id]) and not self._pause:
+                self._pause, self._next = PROMPT, now + PROMPT
             records = archive.read(self._bases, [self._id])
-            self._reasons.tell([self._id], jobs, records)
-            return bool(_ends([self._id], records, jobs, self._queue)[0])
+            self._reasons.tell([self._id], answer.jobs, records)
+            return bool(_ends([self._id], records, answer.jobs, self._queue)[0])
         except SchedulerError:
             return False
         finally:

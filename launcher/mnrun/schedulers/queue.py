@@ -93,6 +93,11 @@ class Snapshot:
     jobs: tuple[Job, ...]
     time: float
 
+    def ending(self, ids: Collection[str] = ()) -> set[str]:
+        """Return those of its jobs that clean up, which soon ends: of these ids, or of all."""
+        cleaning = (job for job in self.jobs if job.state == JobState.COMPLETING)
+        return {job.id for job in cleaning if not ids or any(map(job.covers, ids))}
+
 
 class Queue(Protocol):
     """A scheduler's queue, as this user may read it. `poll` is the least time between two questions, in seconds."""

@@ -12,7 +12,8 @@ import pytest
 from pytest_mock import MockerFixture
 
 from mnrun.errors import SchedulerError, UsageError
-from mnrun.jobs import archive, launches, state, waiting
+from mnrun.jobs import archive, asking, launches, state, waiting
+from mnrun.jobs.asking import SOON
 from mnrun.jobs.tail import Tail
 from mnrun.schedulers.queue import Job, Snapshot
 from mnrun.schedulers.vocabulary import JobState
@@ -338,7 +339,27 @@ def test_the_scheduler_is_asked_soon_after_a_kill(tmp_path: Path, mocker: Mocker
 
     mocker.patch("time.sleep", side_effect=sleep)
     assert wait(queue, tmp_path, "7") == 124
-    assert queue.asked == [1000, 1010.5, 1012.5, 1016.5]
+    assert queue.asked == [1000, 1010.5, 1011.5, 1013.5]
+
+
+def test_the_scheduler_is_asked_soon_when_a_job_cleans_up(tmp_path: Path, mocker: MockerFixture) -> None:
+    running, ending = [Job("7", "", JobState.RUNNING)], [Job("7", "", JobState.COMPLETING)]
+    queue = FakeQueue(mocker, running, ending, ending, [Job("7", "", JobState.CANCELLED, signal=15)])
+    assert wait(queue, tmp_path, "7") == 143
+    assert queue.asked == [1000, 1030, 1031, 1033]
+
+
+@pytest.mark.parametrize(("asked", "ages"), [("7", [500, SOON]), ("8", [500]), ("", [500, SOON])])
+def test_an_answer_in_which_a_job_cleans_up_is_soon_an_old_one(
+    mocker: MockerFixture, asked: str, ages: list[float]
+) -> None:
+    queue = mocker.Mock()
+    jobs = (Job("7", "", JobState.COMPLETING), Job("8", "", JobState.RUNNING))
+    queue.jobs.side_effect = [Snapshot(jobs, 500.0), Snapshot((jobs[1],), 1000.0)]
+    queue.history.return_value = (Job("7", "", JobState.CANCELLED),)
+    mocker.patch("time.time", return_value=1000.0)
+    asking.views([asked] if asked else [], {}, lambda: queue, changed=500.0)
+    assert [call.args[0] for call in queue.jobs.call_args_list] == ages
 
 
 def test_the_scheduler_is_asked_soon_after_the_launch_of_a_batch_script(tmp_path: Path, mocker: MockerFixture) -> None:
