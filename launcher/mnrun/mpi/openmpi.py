@@ -45,6 +45,9 @@ def ranks(mpirun: Mpirun) -> dict[str, str]:
     # A daemon may miss the end of a rank that another of its threads has just started. Then mpirun never ends. Version
     # 5 has such threads on every node but the first, and version 4 from 32 ranks on a node (seen with 5.0.7 and 4.1.4).
     settings = {"OMPI_MCA_odls_base_max_threads": "0", "PRTE_MCA_odls_base_max_threads": "0"}
+    # PMIx's server of version 5 believes any user who reaches it (docs/security.md). It serves this node alone, but the
+    # one of mpirun listens on an address of the network by default (openpmix, pmix_ptl_base_setup_listener).
+    settings["PMIX_MCA_ptl_base_if_include"] = "lo"
     if mpirun.bind_to:
         settings["OMPI_MCA_hwloc_base_binding_policy"] = mpirun.bind_to
         settings["PRTE_MCA_hwloc_default_binding_policy"] = mpirun.bind_to

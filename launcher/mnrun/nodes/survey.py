@@ -14,6 +14,7 @@ from mnrun.network.facts import NetworkFacts, fast, network_facts, too_small
 Values = Mapping[str, str]
 OK, PART, NO = "ok", "partly", "no"
 BASH = (4, 4)  # the first bash with all that guards use
+OTHERS = "users"  # a finding about a node that others use, too
 # The runtimes of runtimes.RUNTIMES that have containers. This package lies below that one.
 SURVEYED = ("apptainer", "singularity", "docker", "podman", "charliecloud")
 
@@ -66,6 +67,7 @@ def findings(node: str, survey: NodeSurvey, starter: str = "", remedy: str = "")
         *_mpi(facts, starter),
         *_scheduler(facts, starter),
         *_fabric(survey, remedy),
+        *_others(facts),
         *_base(survey),
     )
     return [Finding(node, *row) for row in rows]
@@ -214,6 +216,12 @@ def _fabric(survey: NodeSurvey, remedy: str) -> Iterator[Row]:
     for line in too_small(network, 2, remedy):
         problem, _, fix = line.partition(": ")
         yield "limits", PART, problem, fix
+
+
+def _others(facts: Values) -> Iterator[Row]:
+    if number := int(facts.get("others", 0)):
+        found = f"processes of {number} other user{'s' if number > 1 else ''}"
+        yield OTHERS, PART, found, "Open MPI lets them start programs as you (docs/security.md): --exclusive"
 
 
 def _base(survey: NodeSurvey) -> Iterator[Row]:

@@ -46,7 +46,9 @@ def check(options: Mapping[str, object], wanted: bool) -> Checked:
     with _held(asked, wanted) as held:
         about = (held.scheduler.STARTER, held.scheduler.LIMITS)
         rows = [row for node, answer in _surveys(held).items() for row in survey.findings(node, answer, *about)]
-        return Checked(rows, look(held) if options["image"] else None, where.could_be_allocated(held))
+        login = where.could_be_allocated(held)
+        rows = [row for row in rows if not (login and row.subject == survey.OTHERS)]
+        return Checked(rows, look(held) if options["image"] else None, login)
 
 
 @contextmanager
