@@ -47,7 +47,8 @@ CELLS = [
     (SRUN, OUTSIDE),
     (MPIRUN, OUTSIDE),
     *((Way(start, "ompi5", runtime="singularity"), OUTSIDE) for start in ("inside", "srun")),
-    *((Way(start, "ompi5", runtime="docker"), (*APART, "--hardened")) for start in ("inside", "srun")),
+    (Way("inside", "ompi5", runtime="docker"), (*APART, "--hardened")),
+    (Way("srun", "ompi5", runtime="docker"), APART),
     *((Way(start, "ompi5", runtime="podman"), APART) for start in ("inside", "srun")),
     *((Way(start, "ompi5", runtime="charliecloud"), CHARLIECLOUD) for start in ("inside", "srun")),
 ]
@@ -156,6 +157,8 @@ def test_what_an_image_reaches(
     desk.put("secret", "top secret\n", 0o600)
     with victim(engines, engines.nodes[0]):
         for start, more in ("inside", set()), ("srun", OTHERS):
+            if start == "srun" and "--hardened" in options:
+                continue  # refused
             words = Way(start, "ompi5", runtime=runtime).words if runtime != "apptainer" else Way(start, "ompi5").words
             program = ("sh", "-c", REACHES.replace("DESK", desk.path))
             result = engines.alice(engines.launch(*words, *options, "--", *program, nodes=1, tasks=1))

@@ -45,6 +45,9 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     start = _start(values, command)
     program = _program(values, command, shell, start)
     container, hosts = _container(values), _hosts(values, start)
+    if container.hardened and start.mode == "outside-in" and not values.flag("force"):
+        problem = "--hardened: outside-in, what starts the ranks runs any program that one of them names, on the node itself"
+        raise Impossible(problem, "shut the image in with --mode inside-out; --force tries it anyway")
     if values.flag("no_home") and RUNTIMES[container.runtime].CONTAINED:
         _refuse_home(program, container, around)
     return JobSpec(

@@ -251,6 +251,15 @@ def test_rights_are_of_docker_and_podman(refused: Refused, option: str, runtime:
     assert build("./app", **given, runtime="podman").value(option)
 
 
+def test_nothing_hardens_what_the_node_starts(refused: Refused) -> None:
+    """A rank tells mpirun or srun what to start (MPI_Comm_spawn), and these are on the node."""
+    given: dict[str, Any] = {"hardened": True, "runtime": "podman", "mode": "outside-in"}
+    for launcher in ("mpirun", "srun"):
+        with refused(Impossible):
+            build("./app", **given, launcher=launcher)
+    assert build("./app", **given, force=True).container.hardened
+
+
 def test_rights_of_a_runtime_that_is_added(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RUNTIMES, "invented", RUNTIMES["docker"])
     with refused(Impossible):
