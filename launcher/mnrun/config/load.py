@@ -301,6 +301,10 @@ def find(environ: Mapping[str, str], home: str) -> ProfileFiles:
     config = environ.get("XDG_CONFIG_HOME", "")  # the XDG specification: ignore a relative path
     user_folder = Path(config if os.path.isabs(config) else f"{home}/.config") / "mnrun"
     warnings: list[str] = []
+    readers = {SITE: _of_the_site, user_folder: _of_the_user}
+    if os.path.isabs(config) and (why := _why_foreign(user_folder)):
+        warnings.append(f"{user_folder} (XDG_CONFIG_HOME) is ignored: it {why}")
+        del readers[user_folder]
 
     def sheet(path: Path, name: str, read: Callable[[Path, list[str]], str | None]) -> ProfileFile | None:
         text = read(path, warnings)
@@ -312,12 +316,20 @@ def find(environ: Mapping[str, str], home: str) -> ProfileFiles:
 
     sheets = [
         sheet(Path(path), Path(path).stem, read)
-        for folder, read in ((SITE, _of_the_site), (user_folder, _of_the_user))
+        for folder, read in readers.items()
         for path in sorted(glob.glob(f"{glob.escape(str(folder))}/profiles/*.toml"))  # a closed folder has none
     ]
     site = sheet(SITE / "config.toml", "", _of_the_site)
-    user = sheet(user_folder / "config.toml", "", _of_the_user)
+    user = sheet(user_folder / "config.toml", "", _of_the_user) if user_folder in readers else None
     return ProfileFiles(site, user, tuple(profile for profile in sheets if profile is not None), tuple(warnings))
+
+
+def _why_foreign(folder: Path) -> str:
+    """Return why another user may have written what lies there, or "" if the user alone has, or nothing is there."""
+    try:
+        return paths.foreign(folder)
+    except OSError:
+        return ""
 
 
 def _of_the_site(path: Path, warnings: list[str]) -> str | None:

@@ -46,7 +46,7 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     program = _program(values, command, shell, start)
     container, hosts = _container(values), _hosts(values, start)
     if container.hardened and start.mode == "outside-in" and not values.flag("force"):
-        problem = "--hardened: outside-in, what starts the ranks runs any program that one of them names, on the node itself"
+        problem = "--hardened: outside-in, what starts the ranks runs any program that one names, on the node"
         raise Impossible(problem, "shut the image in with --mode inside-out; --force tries it anyway")
     if values.flag("no_home") and RUNTIMES[container.runtime].CONTAINED:
         _refuse_home(program, container, around)

@@ -263,6 +263,19 @@ def test_a_closed_place_of_settings(refused: Refused, place: Place) -> None:
         place.gather(environ={"XDG_CONFIG_HOME": "/" + "x" * 300})
 
 
+@pytest.mark.parametrize(
+    ("where", "mode"), [("", 0o755), ("", 0o1777), ("", 0o777), ("mnrun", 0o777), ("mnrun", 0o1777)]
+)
+def test_a_place_of_settings_where_others_may_write(place: Place, tmp_path: Path, where: str, mode: int) -> None:
+    """A site may set the variable to a directory in /tmp, which another user can make first."""
+    (tmp_path / "config/mnrun").mkdir(parents=True)
+    write(tmp_path / "config/mnrun/config.toml", "keep = true")
+    (tmp_path / "config" / where).chmod(mode)
+    found = place.gather(environ={"XDG_CONFIG_HOME": str(tmp_path / "config")})
+    ignored = bool(where) or mode == 0o777
+    assert ("keep" in found.settings, len(found.warnings)) == (not ignored, int(ignored))
+
+
 def test_a_relative_place_of_settings_says_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     write(place.own / "config.toml", "keep = true")
     (place.cwd / "own/mnrun").mkdir(parents=True)
