@@ -20,7 +20,18 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
 
 
+def _own_modules_first() -> None:
+    """Look for modules in the directories of PYTHONPATH last, and not in its relative ones. They are for the user's
+    programs: one may have another click, and an empty one is the directory of somebody else."""
+    named = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
+    if named:
+        theirs = named.split(os.pathsep)
+        places = {os.path.abspath(path) for path in theirs}
+        sys.path[:] = [path for path in sys.path if path not in places] + list(filter(os.path.isabs, theirs))
+
+
 def entry() -> None:
+    _own_modules_first()
     _open_streams()
     faulthandler.enable()  # `kill -ABRT PID` prints the stack of each thread, where mnrun seems to hang
     gc.set_threshold(50_000)  # Python's 700 would make dozens of collections during the imports, which find nothing

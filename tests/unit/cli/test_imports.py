@@ -103,3 +103,17 @@ def test_the_first_step_starts_after_few_imports(sh: Shell, tmp_path: Path, sche
     assert begun == ("srun" if slurm else "bash")
     assert "mnrun.running.execute" in names
     assert sorted(set(names) & FOR_NO_FIRST_STEP) == []
+
+
+@pytest.mark.parametrize("theirs", ["{place}", "", ".:{place}", "{place}/"])
+def test_modules_of_the_users_programs_are_not_mnruns(sh: Shell, tmp_path: Path, theirs: str) -> None:
+    """(W6, F6) Nor are those of the directory where mnrun is typed, which an empty element names. A module that nobody
+    else has is found, as where a site names mnrun's own directory."""
+    for name in ("click", "json", "fcntl"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(99)")
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin/mnrun"
+    script.write_text("import sys\nfrom mnrun.__main__ import entry\nentry()\n")
+    path = f"PYTHONPATH={theirs.format(place=tmp_path)}:{LAUNCHER}"
+    said = sh('cd "$1"; shift; "$@"', str(tmp_path), "env", path, sys.executable, "-B", str(script), "--help")
+    assert said.startswith(b"mnrun: run one job"), said

@@ -40,8 +40,8 @@ if [ "${SLURM_NTASKS_PER_NODE-}" != "$mnrun_each" ]; then unset SLURM_NTASKS_PER
 """,
 )
 
-# The SLURM_* variables that srun may read: no others shape mnrun's steps.
-SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF*", "SLURM_CLUSTER*", "SLURM_HET*", "SLURM_DEBUG*")
+# The SLURM_* variables that srun may read: no others shape mnrun's steps. With SLURM_DEBUG, srun would refuse --quiet.
+SRUN_KEEPS = ("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_CONF*", "SLURM_CLUSTER*", "SLURM_HET*")
 # Variables that would shape mnrun's steps, or make a rank join a surrounding mpirun.
 SRUN_DROPS = (
     *("SRUN_*", "OMPI_COMM_WORLD_*", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "PMI_FD", "PMI_PORT"),
