@@ -32,6 +32,10 @@ def _own_modules_first() -> None:
 
 def entry() -> None:
     _own_modules_first()
+    if sys.warnoptions:  # PYTHONWARNINGS and PYTHONDEVMODE are about the user's programs
+        import warnings
+
+        warnings.simplefilter("ignore")
     _open_streams()
     faulthandler.enable()  # `kill -ABRT PID` prints the stack of each thread, where mnrun seems to hang
     gc.set_threshold(50_000)  # Python's 700 would make dozens of collections during the imports, which find nothing

@@ -94,7 +94,7 @@ def test_hostile_everything(cluster: Cluster, way: Way) -> None:
 
 @pytest.mark.parametrize("way", EACH, ids=str)
 def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
-    """Variables that change what shells, ssh, Python and temporary files do."""
+    """Variables that change what shells, ssh, Python, Slurm and temporary files do. (W5, W6)"""
     env = {
         "BASH_ENV": desk.put("startup", NOISE),
         "ENV": f"{desk.path}/startup",
@@ -111,13 +111,16 @@ def test_hostile_variables(cluster: Cluster, desk: Desk, way: Way) -> None:
         "PYTHONPATH": desk.path,
         "TMOUT": "2",
         "PYTHONSTARTUP": f"{desk.path}/startup",
+        "PYTHONWARNINGS": "error",
+        "PYTHONDEVMODE": "1",
+        "PYTHONINSPECT": "1",
+        "SLURM_DEBUG": "3",
     }
     desk.put("click.py", "raise SystemExit('hijacked')\n")
-    del env["PYTHONPATH"]  # that would be the user's mnrun, not its nodes
     result = cluster.mnrun(*way.words, "--", HELLO, "-s", "4", env=env, nodes=2)
     check(result, *cluster.nodes[:2])
     assert not cluster.path("/tmp/pwned", "node01").exists()
-    assert "hijacked" not in result.err
+    assert not {"hijacked", "Warning"} & {*re.findall(r"hijacked|Warning", result.err)}, result
 
 
 @pytest.mark.parametrize("mask", ["0000", "0077"])
