@@ -380,6 +380,35 @@ def test_submit_takes_what_slurm_takes(cluster: Cluster, desk: Desk, words: tupl
     assert tested.code == 0, tested
 
 
+def test_submit_where_slurm_cannot_write(cluster: Cluster, desk: Desk) -> None:
+    """(W1) What this machine sees is refused. Of the rest, Slurm tells `signal 53`, in which nobody sees the cause."""
+    line = [
+        "env",
+        "MNRUN_SLURM_POLL=1s",
+        "mnrun",
+        "submit",
+        "--wait",
+        "-N",
+        "1",
+        "--runtime",
+        "host",
+        "--launcher",
+        "env",
+    ]
+    for words in (["-o", f"{desk.path}/"], ["-e", "/root/%j"]):
+        refused = cluster.alice([*line, *words, "--", "true"], cwd=desk.path)
+        assert (refused.code, refused.out) == (2, ""), refused
+    assert cluster.alice([*line, "-o", "new/out", "--", "echo", "hi"], cwd=desk.path).code == 0
+    assert b"hi" in desk.read("new/out")
+    failed = cluster.alice([*line, "-o", "/nowhere/out", "--", "true"], cwd=desk.path)
+    assert failed.code == 123, failed
+    assert "--output" in failed.err.splitlines()[-1], failed
+    assert "--output" in cluster.alice(["mnrun", "why", failed.out.strip()]).out
+    logs = cluster.alice(["mnrun", "logs", failed.out.strip()])
+    assert "Traceback" not in logs.err, logs
+    forget(cluster)
+
+
 def test_submit_of_a_mistyped_image(cluster: Cluster, desk: Desk) -> None:
     words = ["-N", "1", "--image", "/images/omp5.sif", "--", "true"]
     jobs = cluster.root(LOGIN, "squeue", "-h")

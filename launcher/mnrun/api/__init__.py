@@ -153,7 +153,9 @@ class SubmittedJob:
         """
         if follow:
             return self._follow()
-        text = "".join(path.read_text(encoding="utf-8", errors="replace") for path in self._files() if path.is_file())
+        text = "".join(
+            path.read_text(encoding="utf-8", errors="replace") for path in self._files() if os.path.isfile(path)
+        )
         return "".join(line for line in text.splitlines(keepends=True) if not self._is_own(line))
 
     def task(self, number: int) -> SubmittedJob:

@@ -141,7 +141,7 @@ class _Output:
         if not tails and (ranks := self._choice.ranks):
             problem = f"rank {', '.join(map(str, ranks))} of job {self._id} has written nothing"
             return UsageError(problem, "check its number")
-        if not any(path.exists() for path, _ in tails):
+        if not any(os.path.exists(path) for path, _ in tails):
             names = ", ".join(str(path) for path, _ in tails) or f"the output of job {self._id}"
             return UsageError(f"{names} is not there", "look where the output was moved")
         return None
@@ -206,7 +206,7 @@ def _sources(record: JobRecord, choice: Choice) -> list[_Source]:
     begun, node = record.begun, choice.node
     if begun is None:  # its modules are still loading, or failed to load, or it is a script of the user's own
         asked = record.files(user.name())
-        return [_Source(path, number > 0) for number, path in enumerate(asked) if path.exists()]
+        return [_Source(path, number > 0) for number, path in enumerate(asked) if os.path.exists(path)]
     folder = begun.split_output or (record.submitted.split_output if record.submitted is not None else "")
     files = archive.rank_files(folder) if folder else {}
     ranks = _chosen(record, choice)

@@ -156,7 +156,7 @@ def _by_scheduler(job: Job, ended: Ended | None) -> int:
         return _CODES[job.state]
     if ended is not None:
         return ended.code
-    if _refused(job):
+    if _refused(job) or job.why:
         return SchedulerError.code
     if job.signal:
         return SIGNALLED + job.signal
@@ -231,7 +231,9 @@ def _state(job: Job | None, record: JobRecord | None, result: int | None) -> tup
     if ended is None and _refused(job):
         return kind, f"the scheduler refused it{f': {job.reason}' if job.reason else ''}"
     signal = f"signal {job.signal}" if job.signal and kind == JobState.FAILED else ""
-    if signal and record is not None and record.begun is not None and record.ended is None:
+    if job.why:
+        signal = job.why
+    elif signal and record is not None and record.begun is not None and record.ended is None:
         signal = f"{KILLED} by {signal}"
     launched = record.launched if record is not None else None
     if launched is not None and launched.code:

@@ -28,7 +28,9 @@ from mnrun.running.request import Request
 from mnrun.schedulers import TEXTS
 from mnrun.schedulers.queue import Queue
 from mnrun.schedulers.vocabulary import JobId, array_size
+from mnrun.system.screen import Screen
 
+NAME = 255  # bytes of a file's name (limits.h, NAME_MAX)
 # `python -m` would look for modules in the job's working directory first, where another user may be able to write.
 # Python has -P since 3.11. PYTHONPATH stays, since mnrun may be found by it.
 _ENTRY = "import sys; sys.path[:] = filter(None, sys.path); from mnrun.__main__ import entry; entry()"
@@ -123,6 +125,7 @@ def hand_in(submission: Submission) -> tuple[str, str]:
 
         notices.refuse_missing(submission.spec.notify, mail=False)
     job_dir.writable(submission.spec.job_dir)
+    _make_places(submission)
     session.warn_of_files(submission.spec)
     environ, spec = submission.request.environ, submission.spec
     try:
@@ -132,6 +135,35 @@ def hand_in(submission: Submission) -> tuple[str, str]:
 
         queue = scheduler.user_queue(environ, Path.home(), float(spec.poll))
         raise offers.explained(error, spec, queue) from None
+
+
+def _make_places(submission: Submission) -> None:
+    """Make the directories of the job's output, as far as they are known. Raises UsageError for a file that cannot be
+    opened: the scheduler does that before mnrun lives, and a job without output cannot tell why it fails."""
+    spec = submission.spec
+    given = {"--output": submission.request.scheduler.output(spec), "--error": spec.batch.text("error")}
+    for option, pattern in given.items():
+        path = patterns.filled(pattern, {"x": job_name(spec), "u": getpass.getuser()})
+        folder, name = os.path.split(path)
+        if not path or "%" in folder:
+            continue
+        if not name or os.path.isdir(path):
+            raise UsageError(
+                f"{option} {pattern} names a directory", f"name a file in it: {option} {pattern.rstrip('/')}/%x-%j.out"
+            )
+        if len(os.fsencode(patterns.filled(name, dict.fromkeys("jAa", "12345678")))) > NAME:
+            problem = f"the file of {option} would have a name of more than {NAME} bytes: {name[:20]}…"
+            raise UsageError(problem, "choose a shorter --output or --job-name")
+        place, rights = (path, os.W_OK) if os.path.exists(path) else (folder or ".", os.W_OK | os.X_OK)
+        if os.path.exists(place):
+            if not os.access(place, rights) and not spec.force:
+                remedy = "name another file, or hand it in with --force if its nodes can write there"
+                raise UsageError(f"{option}: you cannot write to {place}", remedy)
+            continue
+        try:
+            os.makedirs(folder)
+        except OSError as error:
+            Screen().warn(f"{option}: {folder} is not there ({error.strerror}); the job fails unless its nodes have it")
 
 
 def output(number: str, submission: Submission) -> str:

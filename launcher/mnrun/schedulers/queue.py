@@ -35,6 +35,7 @@ class Job:
     code: int = 0  # of its script
     signal: int = 0  # that ended its script
     depends: str = ""
+    why: str = ""  # in a person's words, why its script could not start
 
     @property
     def active(self) -> bool:

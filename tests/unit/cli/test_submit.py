@@ -56,6 +56,27 @@ def test_the_file_as_far_as_it_is_known(mnrun: Terminal, sbatch: MagicMock, word
     assert f"output: {file}; follow it" in mnrun("submit", *HOST, *words, "--", "hostname").err
 
 
+@pytest.mark.parametrize(
+    "words", [("-o", "there"), ("-o", "there/"), ("-e", "none/"), ("-J", 245 * "a" + "b")], ids=" ".join
+)
+def test_a_file_that_slurm_could_not_open(
+    mnrun: Terminal, sbatch: MagicMock, tmp_path: Path, complaint: Complaint, words: tuple[str, ...]
+) -> None:
+    """(W1) Slurm would say `signal 53` of it."""
+    (tmp_path / "there").mkdir()
+    complaint(mnrun("submit", *HOST, *words, "--", "hostname"), 2)
+    sbatch.assert_not_called()
+
+
+def test_directories_of_the_output_are_made(mnrun: Terminal, sbatch: MagicMock, tmp_path: Path) -> None:
+    words = ("-o", "new/%x/%j.out", "-e", "errors/of/%j/err", "-J", "mine")
+    assert mnrun("submit", *HOST, *words, "--", "hostname").code == 0
+    assert ((tmp_path / "new/mine").is_dir(), (tmp_path / "errors").exists()) == (True, False)
+    (tmp_path / "closed").touch()
+    answer = mnrun("submit", *HOST, "-o", "closed/new/out", "--", "hostname")
+    assert (answer.code, answer.out, "closed/new" in answer.err) == (0, "271\n", True)
+
+
 @pytest.mark.parametrize(("state", "code"), [("FAILED", 3), ("TIMEOUT", 124)])
 def test_waiting_closes_with_the_result(
     mnrun: Terminal, sbatch: MagicMock, mocker: MockerFixture, state: str, code: int, says: Says

@@ -10,7 +10,7 @@ from typing import Any
 
 from mnrun.schedulers.queue import Job, PartitionNode
 from mnrun.schedulers.slurm.states import job_state, node_state
-from mnrun.schedulers.vocabulary import ACTIVE, number
+from mnrun.schedulers.vocabulary import ACTIVE, JobState, number
 
 
 def gpus_in(text: str) -> int:
@@ -91,10 +91,21 @@ def squeue_columns(text: str) -> list[Job]:
                 end=0 if endless else number(row["EndTime"]),
                 code=code,
                 signal=signal,
+                why=unopened(state, signal, row["NodeList"]),
                 depends=word(row["Dependency"]),
             )
         )
     return jobs
+
+
+UNOPENED = 53  # the signal that slurmstepd names where it cannot open a file of the script (SIG_FILE, 0:53)
+
+
+def unopened(state: JobState, signal: int, nodes: str) -> str:
+    """Return why a script could not start, or "" if it did, as far as Slurm tells."""
+    if state != JobState.FAILED or signal != UNOPENED:
+        return ""
+    return f"Slurm could not open the file of --output or --error on {nodes}: can you write there?"
 
 
 def _exit(text: str) -> tuple[int, int]:
@@ -133,6 +144,7 @@ def sacct_lines(text: str) -> list[Job]:
             end=number(times[2]),
             code=number(code) if had_nodes else 0,
             signal=number(signal),
+            why=unopened(job_state(state.split(" ")[0]), number(signal), names),
         )
     return list(jobs.values())
 

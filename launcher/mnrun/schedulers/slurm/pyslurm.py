@@ -8,7 +8,7 @@ from typing import Any
 
 from mnrun import nodeset
 from mnrun.schedulers.queue import Job, PartitionNode
-from mnrun.schedulers.slurm.answers import gpu_types, word
+from mnrun.schedulers.slurm.answers import gpu_types, unopened, word
 from mnrun.schedulers.slurm.states import job_state, node_state
 from mnrun.schedulers.vocabulary import span
 
@@ -27,11 +27,12 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
         if job.array_id:
             waiting = getattr(job, "array_tasks_waiting", None)
             identity = f"{job.array_id}_[{waiting}]" if waiting else f"{job.array_id}_{job.array_task_id or 0}"
+        state = job_state(str(job.state).split()[0].rstrip("+"))
         user_jobs.append(
             Job(
                 id=identity,
                 name=job.name or "",
-                state=job_state(str(job.state).split()[0].rstrip("+")),
+                state=state,
                 reason=word(job.state_reason),
                 partition=job.partition or "",
                 nodes=job.num_nodes or 0,
@@ -43,6 +44,7 @@ def jobs(loaded: Iterable[Any], uid: int) -> list[Job]:
                 end=job.end_time or 0,
                 code=job.exit_code or 0,
                 signal=job.exit_code_signal or 0,
+                why=unopened(state, job.exit_code_signal or 0, job.allocated_nodes or ""),
                 depends=_dependencies(job.dependencies),
             )
         )

@@ -87,6 +87,13 @@ def test_a_request_that_slurm_refused_has_no_code_of_its_own() -> None:
     assert (job.state, job.code, job.nodelist) == ("FAILED", 0, "")
 
 
+def test_a_file_that_slurm_could_not_open() -> None:
+    """(W1) slurmstepd names signal 53 for that (SIG_FILE). A program that a signal of this number kills is `7:53`."""
+    for state, signal, told in (("FAILED", 53, True), ("FAILED", 9, False), ("CANCELLED", 53, False)):
+        (job,) = answers.sacct_lines(f"1|{state}|0:{signal}|1|n7|||1|2|3|main|x")
+        assert ("n7" in job.why, bool(job.why)) == (told, told)
+
+
 def test_the_first_component_of_a_heterogeneous_job_has_the_jobs_id() -> None:
     """The tables of squeue and sacct say 100+0. People type 100."""
     names = ("100+0", "100+1")
