@@ -7,7 +7,7 @@ import re
 import pytest
 
 from .batch import forget
-from .cells import HELLO, INSIDE, MAIN, OMPI5, SRUN, Way, one, turn
+from .cells import HELLO, INSIDE, MAIN, MPIRUN, OMPI5, SRUN, Way, one, turn
 from .reports import check, mine, refusal
 from .stage import Cluster, Desk
 
@@ -33,6 +33,27 @@ def test_labels_of_a_batch_job(cluster: Cluster, desk: Desk) -> None:
     said = by_rank(desk.read("out").decode())
     assert sorted(said) == sorted([*ALONE, *(f"{rank}: oops" for rank in range(4))])
     forget(cluster)
+
+
+STARTS = {
+    "inside": INSIDE.words,
+    "mpirun": MPIRUN.words,
+    "srun": SRUN.words,
+    "label": [*INSIDE.words, "--label"],
+    "hosts": ["--hosts", "node01,node02", *INSIDE.words],
+    "local": ["--local", "--runtime", "host"],
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_nobody_reads_the_output_any_more(cluster: Cluster, start: str) -> None:
+    """(W4) The program would never end."""
+    words = [*STARTS[start], "--", "sh", "-c", "while echo tick; do sleep 0.2; done"]
+    alone = start in ("hosts", "local")
+    line = ["mnrun", *words] if alone else cluster.launch(*words, nodes=2)
+    result = cluster.alice(["sh", "-c", '{ "$@"; echo "code $?" >&2; } | head -n 1', "sh", *line])
+    assert (result.code, "tick" in result.out) == (0, True), result
+    assert "code 141" in result.err.splitlines(), result
 
 
 @pytest.mark.parametrize("way", one(0, (INSIDE, SRUN)), ids=str)

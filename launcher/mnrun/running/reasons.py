@@ -87,12 +87,14 @@ class Reasons:
 
         Slurm sends TERM to a batch script, and salloc sends HUP to a command at its prompt (salloc.c).
         """
-        if signum != signal.SIGINT:  # whoever presses Ctrl-C knows the reason
+        # Whoever presses Ctrl-C knows the reason, and no scheduler takes the reader of the output away.
+        if signum not in (signal.SIGINT, signal.SIGPIPE):
             over = self._over(self._scheduler.ending(self._site, self._environ))
             if over is not None:
                 raise over
         when = "" if went else " before the program began"
-        why = f"ended by {signal.Signals(signum).name}{when}"
+        cause = ", since nobody reads the output any more" if signum == signal.SIGPIPE else ""
+        why = f"ended by {signal.Signals(signum).name}{when}{cause}"
         left = f"; everything has ended on {nodeset.fold(roster.nodes)}" if roster.clean else ""
         screen.say((f"interrupted{when}" if signum == signal.SIGINT else why) + left)
         return Outcome(128 + signum, why=why)

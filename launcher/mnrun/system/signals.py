@@ -56,8 +56,9 @@ def held() -> Iterator[None]:
 class Signals:
     """SIGINT, SIGTERM and SIGHUP as events inside the context. Signals that were ignored at the start stay ignored.
 
-    The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. USR1 and USR2 are
-    for the program, and do not end mnrun. The signals in `forward` become events for the program.
+    The end of every reader of mnrun's output counts as a SIGHUP: without a terminal ssh sends none. The end of those of
+    standard output alone counts as a SIGPIPE: `mnrun … | head -1`. What the ranks print may go by mnrun. USR1 and USR2
+    are for the program, and do not end mnrun. The signals in `forward` become events for the program.
     """
 
     ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,8 +77,8 @@ class Signals:
             # None is a handler that a library has set in C, and Python cannot set it again
             if signal.getsignal(signum) not in (signal.SIG_IGN, None):
                 self._before[signum] = signal.signal(signum, self._note)
-        if signal.SIGHUP in {*self._before} - {*self._forward} and all(map(_has_a_reader, self.OUTPUTS)):
-            threading.Thread(target=self._watch, daemon=True).start()
+        if _has_a_reader(self.OUTPUTS[0]):
+            threading.Thread(target=self._watch, args=(_has_a_reader(self.OUTPUTS[1]),), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,13 +86,16 @@ class Signals:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
 
-    def _watch(self) -> None:
-        polls = {fd: select.poll() for fd in self.OUTPUTS}
-        for fd, poll in polls.items():
+    def _watch(self, both: bool) -> None:
+        out, err = polls = select.poll(), select.poll()
+        for fd, poll in zip(self.OUTPUTS, polls):
             poll.register(fd, 0)  # poll(2) reports POLLERR and POLLHUP without a request
         while not self._over.wait(1):
-            if all(poll.poll(0) for poll in polls.values()):
-                self._note(signal.SIGHUP, None)
+            if out.poll(0):
+                if not (both and err.poll(200)):  # a connection that ends closes both, one after the other
+                    self._note(signal.SIGPIPE, None)
+                elif signal.SIGHUP in {*self._before} - {*self._forward}:  # not under nohup
+                    self._note(signal.SIGHUP, None)
                 return
 
     def _note(self, signum: int, frame: object | None) -> None:

@@ -34,18 +34,43 @@ def test_signals_become_events(world: World) -> None:
     assert [signal.getsignal(signum) for signum in Signals.ALL] == before
 
 
-def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("last", ["out", "err"])
+def test_nobody_who_hears_us_is_a_hang_up(monkeypatch: pytest.MonkeyPatch, last: str) -> None:
+    """Nobody who reads what the program prints is a broken pipe. (W4) It is no matter who reads the errors."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     (out, ours), (err, too) = os.pipe(), os.pipe()
     monkeypatch.setattr(Signals, "OUTPUTS", (ours, too))
     with Signals(events):
+        if last == "out":
+            os.close(err)
+            with pytest.raises(queue.Empty):
+                events.get(timeout=1.5)
         os.close(out)
-        with pytest.raises(queue.Empty):
-            events.get(timeout=1.5)
-        os.close(err)
-        assert events.get(timeout=30) == Signal(signal.SIGHUP)
-    for fd in (ours, too):
+        assert events.get(timeout=30) == Signal(signal.SIGHUP if last == "out" else signal.SIGPIPE)
+    for fd in (ours, too, *([err] if last == "err" else [])):
         os.close(fd)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_connection_that_ends_under_nohup(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    """The job goes on, as nohup wants it. A reader that goes alone is something else."""
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    (out, ours), (err, too) = os.pipe(), os.pipe()
+    monkeypatch.setattr(Signals, "OUTPUTS", (ours, too))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals(events):
+            os.close(out)
+            if ends:
+                os.close(err)
+                with pytest.raises(queue.Empty):
+                    events.get(timeout=1.5)
+            else:
+                assert events.get(timeout=30) == Signal(signal.SIGPIPE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        for fd in (ours, too, *([] if ends else [err])):
+            os.close(fd)
 
 
 def test_a_handler_in_c_stays(monkeypatch: pytest.MonkeyPatch) -> None:
