@@ -8,6 +8,17 @@ limited() { # WORDS: Run WORDS for at most 10 s, because a daemon may not answer
   timeout 10 "$@" 2>&1 </dev/null
 }
 has() { command -v "$1" >/dev/null; }
+version() { # NAME WORDS: Print the version that WORDS tell, or why they tell none, without colours
+  local said name=$1
+  shift
+  if said=$("$@" 2>&1 </dev/null); then
+    fact "$name" "${said%%$'\n'*}"
+  else
+    fact "$name" '?'
+    # shellcheck disable=SC2001  # a pattern of bash has no repetition
+    fact "$name-refuses" "$(sed $'s/\e\\[[0-9;]*m//g' <<<"${said##*$'\n'}")"
+  fi
+}
 
 PATH=$PATH:/usr/sbin:/sbin
 (. /etc/os-release 2>/dev/null && fact system "$PRETTY_NAME, Linux $(uname -r), $(uname -m)")
@@ -30,15 +41,15 @@ judged() { # RUNTIME: Print why a job could not use RUNTIME here
 
 for name in apptainer singularity; do
   has "$name" || continue
-  fact "$name" "$(first "$name" --version)"
+  version "$name" "$name" --version
   for starter in /usr/libexec/"$name" /usr/local/libexec/"$name" /usr/lib/*/"$name"; do
     [[ ! -u $starter/bin/starter-suid ]] || fact "$name-suid" yes
     [[ ! -x $starter/bin/squashfuse_ll ]] || fact squashfuse yes
   done
 done
 if has docker; then
-  fact docker "$(first docker --version)"
   fact docker-refuses "$(judged docker)"
+  version docker docker --version # a later fact of a name counts
   info=$(timeout 10 docker info --format '{{json .}}' 2>/dev/null </dev/null)
   if [[ $info =~ '"ServerVersion":"'([0-9][^\"]*) ]]; then fact docker-server "${BASH_REMATCH[1]}"; fi
   [[ $info != *name=rootless* ]] || fact docker-rootless yes
@@ -46,16 +57,16 @@ if has docker; then
   [[ $info != *'"CDISpecDirs":["'* ]] || fact docker-cdi yes
 fi
 if has podman; then
-  fact podman "$(HOME=$scratch XDG_CONFIG_HOME=$scratch XDG_RUNTIME_DIR=$scratch first podman --version)"
   fact podman-refuses "$(judged podman)"
+  HOME=$scratch XDG_CONFIG_HOME=$scratch XDG_RUNTIME_DIR=$scratch version podman podman --version
   for place in "$(command -v catatonit)" /usr/{local/,}lib{exec,}/podman/catatonit; do
     [[ ! -x $place ]] || fact podman-init yes
   done
   [[ ! -d /dev/mqueue ]] || fact mqueue yes
 fi
 if has ch-run; then
-  fact ch-run "$(first ch-run --version)"
   fact ch-run-refuses "$(judged charliecloud)"
+  version ch-run ch-run --version
 fi
 
 if [[ -r /proc/driver/nvidia/version ]]; then
@@ -68,10 +79,10 @@ fi
 if [[ -e /dev/kfd ]]; then fact amd yes; fi
 facts < <(network_facts)
 
-if has mpirun; then fact mpirun "$(limited mpirun --version | head -n 2)"; fi
+if has mpirun && said=$(limited mpirun --version); then fact mpirun "$(head -n 2 <<<"$said")"; fi
 if declare -F scheduler >/dev/null; then scheduler version; fi
 # Other people who have processes here. By login.defs, theirs have numbers from 1000 on; 65534 is nobody.
-others=$(stat -c %u /proc/[0-9]* 2>/dev/null | awk -v me="$UID" '$1 >= 1000 && $1 != 65534 && $1 != me && !seen[$1]++ { n++ } END { print n + 0 }')
+others=$({ stat -c %u /proc/[0-9]* | awk -v me="$UID" '$1 >= 1000 && $1 != 65534 && $1 != me && !seen[$1]++ { n++ } END { print n + 0 }'; } 2>/dev/null)
 ((others == 0)) || fact others "$others"
 if has pdsh; then fact pdsh "$(first pdsh -V)"; fi
 exit 0

@@ -112,6 +112,9 @@ _USERNS = "an admin allows user namespaces: sysctl user.max_user_namespaces, ker
 def _apptainer(name: str, facts: Values) -> Row:
     if name not in facts:
         return name, NO, "not installed", f"install {name}, or name its module: --module {name}"
+    if why := facts.get(f"{name}-refuses"):
+        nobody = "an admin adds your account to that node" if "unknown userid" in why else ""
+        return name, NO, why, nobody or f"see what `{name} --version` says there"
     words = _number(facts[name])
     if f"{name}-suid" in facts:
         return name, OK, f"{words}, setuid"

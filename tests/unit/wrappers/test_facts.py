@@ -14,7 +14,7 @@ from mnrun.files import spoken, wrapper
 from mnrun.mpi.facts import mpi_facts
 from mnrun.network.facts import network_facts
 from mnrun.nodes import kit
-from mnrun.nodes.survey import node_survey
+from mnrun.nodes.survey import findings, node_survey
 from mnrun.schedulers.hosts.steps import host_facts
 from mnrun.schedulers.slurm import scheduler as slurm
 from unit.conftest import Shell
@@ -112,6 +112,17 @@ def test_the_survey(sh: Shell, bare: dict[str, str]) -> None:
     assert {"tar", "od"} <= set(survey.lacks)
     assert not {"grep", "sed"} & set(survey.lacks)
     assert survey.network.kernel == os.uname().release
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "docker", "podman", "ch-run"])
+def test_a_runtime_that_does_not_start(sh: Shell, bare: dict[str, str], tmp_path: Path, runtime: str) -> None:
+    """(W7) What it says then is no version: an account may be unknown on one node."""
+    executable(tmp_path / runtime, "printf 'INFO: a\\n\\033[31mFATAL: \\033[0m unknown userid 7\\n' >&2; exit 255")
+    said = sh(kit.probe("survey.sh", slurm.ON_NODE + slurm.PROBE), shell="bash", environ=bare).decode()
+    survey = node_survey(parse(said))
+    assert survey.values[f"{runtime}-refuses"].split() == ["FATAL:", "unknown", "userid", "7"]
+    (row,) = [row for row in findings("n1", survey) if row.subject == {"ch-run": "charliecloud"}.get(runtime, runtime)]
+    assert row.state == "no"
 
 
 def test_the_facts_of_a_host(sh: Shell, tmp_path: Path, decoys: Decoys) -> None:
