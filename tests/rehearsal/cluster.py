@@ -185,9 +185,11 @@ def heal(cluster: Cluster, node: str) -> None:
     """Wire in, power on; returns when the scheduler has the node back."""
     with locked(cluster.lock):
         options = cluster.options()
-        network.plug(cluster, cluster.node(node), up=True)
-        if cluster.pid(node) is None:
-            run(["ip", "-n", cluster.netns(node), "address", "flush", "dev", "eth0"])
+        off = cluster.pid(cluster.node(node)) is None
+        if off:
+            network.renew(cluster, node)
+        network.plug(cluster, node, up=True)
+        if off:
             nodes.boot(cluster, options, node)
             _await_daemon(cluster, options, node)
         elif states(cluster, options).get(node, "").startswith("down"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from .model import RUN, Cluster, Options
@@ -46,6 +47,19 @@ def plug(cluster: Cluster, node: str, up: bool) -> None:
     """Put a node's wire in, or pull it out."""
     state = "up" if up else "down"
     _batch([f"link set {port(cluster.options(), node)} {state}"], cluster.netns(HUB))
+
+
+def renew(cluster: Cluster, node: str) -> None:
+    """Give a node that was switched off a new network, its wire not yet in: what the kernel still holds of the old one
+    would say goodbye to the node's peers, and srun then takes a node that was lost for one that has closed its streams.
+    """
+    hub, own, wire = cluster.netns(HUB), cluster.netns(node), port(cluster.options(), node)
+    (card,) = json.loads(run(["ip", "-n", own, "-json", "link", "show", "eth0"]))
+    with locked(RUN / ".netns.lock"):
+        _batch([f"link delete {wire}"], hub)
+        _batch([f"netns delete {own}", f"netns add {own}"])
+    _batch([f"link add {wire} netns {hub} type veth peer name eth0 address {card['address']} netns {own}"])
+    _batch([f"link set {wire} master br0"], hub)
 
 
 def lose(cluster: Cluster, node: str, tenths: int) -> None:
