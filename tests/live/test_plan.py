@@ -13,7 +13,7 @@ from published import checked
 
 from .cells import HELLO, INSIDE, MAIN, NOSSHD, OMPI5, Way, one
 from .reports import check, errors, mine
-from .stage import LOGIN, Cluster, Result
+from .stage import LOGIN, Cluster, Desk, Result
 
 JOB = re.compile(r"(?<=mnrun\.)(\d+|JOB|local)-[a-z0-9]{6}")
 
@@ -178,8 +178,9 @@ def test_plan_names_the_faults_of_a_job(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("words", [("--bind", "/tmp", "--image", NOSSHD), ("--runtime", "host")])
-def test_plan_names_the_line_that_asks_a_node(cluster: Cluster, words: tuple[str, ...]) -> None:
+def test_plan_names_the_line_that_asks_a_node(cluster: Cluster, desk: Desk, words: tuple[str, ...]) -> None:
     """It works as it stands, for a job of two nodes, and its plan has a verdict."""
+    words = (*words, "--image-cache", desk.path)  # where no earlier answer of a node lies
     shown = cluster.alice(["mnrun", "plan", "-N", "2", "-n", "4", *words, "--", HELLO])
     line = re.search(r"this asks one: (.*)", shown.out)
     assert line, shown

@@ -270,7 +270,7 @@ VOLUME /data
 END
 docker build -q --network=none -t localhost/evil - </tmp/Dockerfile; rm /tmp/Dockerfile
 """
-SEEK = "helper -p -c 'id -u; : >$HOME/owned; chown 0:0 $HOME/owned' || true; stat -c %u ~/owned; rm -f ~/owned"
+SEEK = "helper -p -c 'id -u; : >$HOME/owned; chown 0:0 $HOME/owned 2>/dev/null' || true; stat -c %u ~/owned; rm ~/owned"
 
 
 def test_runtime_docker_gives_no_image_the_nodes_root(engines: Cluster) -> None:
