@@ -48,7 +48,8 @@ def jobs() -> Iterator[dict[str, Job]]:
 def on(host: str, *words: str) -> list[str]:
     """Return the words that run this program on a host."""
     line = shlex.join(["env", f"HOME={Path.home()}", "python3", os.path.realpath(__file__), *words])
-    return ["ssh", "-n", "-o", "BatchMode=yes", host, line]
+    # A node that is switched off says nothing.
+    return ["ssh", "-n", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=3", host, line]
 
 
 def named() -> None:
