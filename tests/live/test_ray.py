@@ -62,7 +62,8 @@ def words(cluster: Cluster, kind: str, *more: str, user: str = "alice") -> list[
 
 
 def is_in(result: Result) -> bool:
-    return {line.split()[0] for line in result.out.splitlines()} == {"node01", "node02"}
+    whole = result.out.endswith("\n")  # what a program has written so far may end within a line
+    return whole and {line.split()[0] for line in result.out.splitlines()} == {"node01", "node02"}
 
 
 def raylet(cluster: Cluster, node: str) -> Process:
