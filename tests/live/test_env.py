@@ -169,9 +169,10 @@ def test_env_with_home_and_without(cluster: Cluster, desk: Desk, way: Way) -> No
     line = ["--", "sh", "-c", look, desk.path]
     result = cluster.mnrun(*way.words, *line, nodes=2, tasks=1)
     assert result.out.splitlines() == ["1 1 alice /home/alice"] * 2, result
-    at_home = cluster.mnrun(*way.words, "--no-home", *line, nodes=2, tasks=1)  # where it is the working directory
+    words = (*way.words, "--no-home", *([] if way.start == "inside" else ["--force"]))
+    at_home = cluster.mnrun(*words, *line, nodes=2, tasks=1)  # where it is the working directory
     only_line(at_home, 122, "--no-home", "/home/alice is the home directory", "--chdir")
-    result = cluster.mnrun(*way.words, "--no-home", *line, nodes=2, tasks=1, cwd="/tmp")
+    result = cluster.mnrun(*words, *line, nodes=2, tasks=1, cwd="/tmp")
     assert [words.split()[:3] for words in result.out.splitlines()] == [["unset", "0", "alice"]] * 2, result
 
 

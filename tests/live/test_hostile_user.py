@@ -166,6 +166,7 @@ def test_hostile_home_is_not_touched(cluster: Cluster) -> None:
 def test_hostile_home_is_not_needed(cluster: Cluster, image: str) -> None:
     for mode in ("inside-out", "outside-in"):
         words = ["--mode", mode, "--image", image, "--no-home", "--chdir", "/tmp"]
+        words += ["--force"] if mode == "outside-in" else []
         check(cluster.mnrun(*words, "--", HELLO, nodes=2), *cluster.nodes[:2])
         result = cluster.mnrun(*words, "--", "sh", "-c", "ls -A /home/alice 2>/dev/null; echo; pwd", nodes=1, tasks=1)
         assert (result.code, result.out) == (0, "\n/tmp\n"), result

@@ -35,7 +35,7 @@ from mnrun.jobspec import (
 )
 from mnrun.planning import starters, variables
 from mnrun.planning.values import Surroundings, Values, gpu_bind, gpus_each, limit, mpi_args, ports, reach, stage_limit
-from mnrun.runtimes import DEFAULT, RUNTIMES
+from mnrun.runtimes import DEFAULT, RUNTIMES, SHUT_IN
 from mnrun.schedulers.hosts import names
 
 
@@ -45,11 +45,11 @@ def build(settings: Settings, command: Sequence[str], around: Surroundings, shel
     start = _start(values, command)
     program = _program(values, command, shell, start)
     container, hosts = _container(values), _hosts(values, start)
-    if container.hardened and start.mode == "outside-in" and not values.flag("force"):
-        problem = "--hardened: outside-in, what starts the ranks runs any program that one names, on the node"
-        raise Impossible(problem, "shut the image in with --mode inside-out; --force tries it anyway")
-    if values.flag("no_home") and RUNTIMES[container.runtime].CONTAINED:
-        _refuse_home(program, container, around)
+    if RUNTIMES[container.runtime].CONTAINED:
+        if start.mode == "outside-in" and not values.flag("force"):
+            _refuse_shut_in(values, container)
+        if values.flag("no_home"):
+            _refuse_home(program, container, around)
     return JobSpec(
         program=program,
         container=container._replace(links=_links(program, container, around)),
@@ -173,6 +173,17 @@ def _in_pods(values: Values) -> str:
     if not values.text("image"):
         raise NoImageError("no image", "name one of a registry with --image HOST/NAME:TAG")
     return "host"
+
+
+def _refuse_shut_in(values: Values, container: ContainerOptions) -> None:
+    """Raise Impossible if an option is to keep something from the image. Outside-in, none does: a rank can have mpirun
+    and srun start a program on the node, through PMIx or PMI (MPI_Comm_spawn)."""
+    asked = [(f"--{name.replace('_', '-')}", name) for name in ("hardened", "no_home") if values.flag(name)]
+    asked += [(word, "container_args") for word in container.args if word in SHUT_IN.get(container.runtime, ())]
+    for option, name in asked[:1]:
+        found = f"{option} ({values.settings[name].origin})"
+        problem = f"{found}: outside-in, what starts the ranks runs any program that one names, on the node"
+        raise Impossible(problem, "shut the image in with --mode inside-out; --force tries it anyway")
 
 
 def _refuse_home(program: Program, container: ContainerOptions, around: Surroundings) -> None:

@@ -56,6 +56,11 @@ RUNTIMES: dict[str, Runtime] = {
     "host": host,
 }
 DEFAULT = "apptainer"  # the runtime for --runtime auto
+# The runtimes' own words that keep more of the node's files from an image.
+SHUT_IN: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("apptainer", "singularity"), frozenset({"-c", "--contain", "-C", "--containall", "--compat"})),
+    "charliecloud": frozenset({"-t", "--private-tmp"}),
+}
 # What a container may be asked to be -> the runtimes that can, with their words for it: () where it is so anyway.
 TRAITS: dict[str, dict[str, Words]] = {
     "writable": {

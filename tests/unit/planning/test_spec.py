@@ -12,7 +12,7 @@ from mnrun.errors import Impossible, LaunchError, UsageError
 from mnrun.jobspec import JobSpec, Mount, Variable
 from mnrun.planning import spec
 from mnrun.planning.values import Surroundings
-from mnrun.runtimes import RUNTIMES
+from mnrun.runtimes import RUNTIMES, SHUT_IN
 from unit.cases import Cases, given
 from unit.samples import build, job_spec, make, setting
 from unit.texts import Refused
@@ -251,13 +251,27 @@ def test_rights_are_of_docker_and_podman(refused: Refused, option: str, runtime:
     assert build("./app", **given, runtime="podman").value(option)
 
 
-def test_nothing_hardens_what_the_node_starts(refused: Refused) -> None:
-    """A rank tells mpirun or srun what to start (MPI_Comm_spawn), and these are on the node."""
-    given: dict[str, Any] = {"hardened": True, "runtime": "podman", "mode": "outside-in"}
-    for launcher in ("mpirun", "srun"):
-        with refused(Impossible):
-            build("./app", **given, launcher=launcher)
-    assert build("./app", **given, force=True).container.hardened
+SHUT = [
+    ("podman", {"hardened": True}),
+    *((runtime, {"no_home": True}) for runtime in RUNTIMES if RUNTIMES[runtime].CONTAINED),
+    *((runtime, {"container_args": (word,)}) for runtime, words in SHUT_IN.items() for word in sorted(words)),
+]
+
+
+@pytest.mark.parametrize(("runtime", "option"), SHUT, ids=lambda value: str(value))
+def test_nothing_is_shut_in_by_what_the_node_starts(refused: Refused, runtime: str, option: dict[str, Any]) -> None:
+    """F2: a rank tells mpirun or srun what to start (MPI_Comm_spawn), and these are on the node."""
+    given: dict[str, Any] = {"runtime": runtime, **option}
+    with refused(Impossible):
+        build("./app", **given, mode="outside-in")
+    forced = build("./app", **given, mode="outside-in", force=True)
+    assert forced.container == build("./app", **given).container
+
+
+def test_other_words_of_a_runtime_go_outside_in() -> None:
+    """For docker, -c is the weight of its CPUs. Without a container, --no-home keeps nothing out."""
+    assert build("./app", runtime="docker", container_args=("-c", "512"), mode="outside-in")
+    assert build("./app", runtime="host", no_home=True, mode="outside-in")
 
 
 def test_rights_of_a_runtime_that_is_added(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
