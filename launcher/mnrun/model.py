@@ -292,6 +292,7 @@ class Outcome:
     reason: str = field(default="", compare=False)  # the same for programs: an error's, or the name of a diagnosis
     culprit: Culprit | None = field(default=None, compare=False)  # known where ranks report their ends
     node_of_rank: Mapping[int, str] = field(default_factory=dict, compare=False)  # of the ranks that reported
+    doubted: bool = field(default=False, compare=False)  # mpirun's daemons have not ended well, by their client
     silent: tuple[str, ...] = field(default=(), compare=False)  # nodes that have not said that nothing is left there
 
 

@@ -131,6 +131,19 @@ def test_the_prompt_is_back_while_slurm_says_completing(cluster: Cluster, way: W
     clean_soon(cluster, time.monotonic())
 
 
+@pytest.mark.parametrize("way", [INSIDE, MPIRUN], ids=str)
+def test_end_of_mpiruns_daemons(cluster: Cluster, way: Way) -> None:
+    """The kernel may end one that lacks memory. Outside-in, mpirun itself ends with 0 then."""
+    with cluster.running(cluster.launch("-Q", *way.words, "--", *FOREVER)) as job:
+        start(cluster, job)
+        daemons = [p for p in cluster.processes() if p.argv[0].endswith("prted") and p.node != LOGIN]
+        kill(daemons[:1])
+        result = job.end(SECONDS)
+    assert result.code == (137 if way.start == "inside" else 121), result
+    assert any(re.search(r"lost|daemons|helper on", line) for line in mine(result)[-1:]), result
+    clean_soon(cluster, time.monotonic())
+
+
 def test_end_by_sigabrt(cluster: Cluster) -> None:
     with cluster.running(cluster.launch(*INSIDE.words, "--", *FOREVER)) as job:
         start(cluster, job)

@@ -15,6 +15,7 @@ source ./rules.sh
 source ./home.sh
 source ./search.sh
 source ./processes.sh
+source ./path.sh # a rank of the host's mpirun has that of its mpirun
 
 # The guard ends the remaining processes of this session. A prompt on this machine shares the session of its user,
 # so that session is not noted.

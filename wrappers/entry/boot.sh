@@ -53,7 +53,7 @@ mnrun_unpack() { # Write the files of the kit. Return false where there is no ro
   local size list i REPLY='' damaged="the kit was damaged on its way to this node"
   read -rt 3600 size || exit 1
   [[ $size == +([0-9]) ]] || mnrun_fail "$damaged"
-  mkdir bin steady box box/{bin,out,lines,tmp,shm,serve,hold,heard} || return 1
+  mkdir bin out steady box box/{bin,out,lines,tmp,shm,serve,hold,heard} || return 1
   ((size == 0)) || read -rN "$size" || exit 1
   list=($REPLY)
   for ((i = 0; i < ${#list[@]}; i += 2)); do

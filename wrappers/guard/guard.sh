@@ -385,6 +385,10 @@ finish() {
   [[ ! -d /proc/$mnrun_admitting ]] || echo closed >&"$mnrun_mouth"
   wait "$mnrun_admitting"
   used
+  if [[ -s daemons ]]; then
+    mapfile -t -n 64 lines <daemons
+    for line in "${lines[@]}"; do say "daemons $line"; done
+  fi
   for pid in ${mnrun_container_PID-} ${mnrun_holder-}; do outlast "$pid"; done
   say "bye $mnrun_left"
   wait "$mnrun_forwarder"

@@ -16,12 +16,12 @@ shims() { # Make shims in steady/ for the programs by which a runtime keeps imag
   done
 }
 
-executable() { # DIR: Make the programs of bin/, which mpirun starts, of box/out/ and of steady/ executable
+executable() { # DIR: Make the programs of bin/, which mpirun starts, of both out/ and of steady/ executable
   # If they cannot be executed here (noexec), they are moved to DIR and linked. If DIR is noexec too, worker.sh fails
   # with a message.
   local place bin=${mnrun_inside:+box/}bin
   shopt -s nullglob
-  chmod 700 "$bin"/* box/out/* steady/*
+  chmod 700 "$bin"/* out/* box/out/* steady/*
   shopt -u nullglob
   [[ ! -x $bin/ssh ]] || return 0 # the kernel says whether it can be executed
   for place in "$bin" box/out steady; do

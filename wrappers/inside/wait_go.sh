@@ -25,6 +25,7 @@ if [ -z "$mnrun_inside" ] || [ "$mnrun_runtime" = host ]; then
   . ./search.sh
   mnrun_search
 fi
+if [ "$1" = mpirun ] && [ -z "$mnrun_inside" ]; then PATH=$mnrun_here/out:$PATH; fi
 cd "$mnrun_begin"
 if [ "$1" = mpirun ] && [ -n "$mnrun_inside" ] && [ ! -x "$mnrun_here/bin/mpirun" ]; then
   # The program is on PATH, but its directory is mounted noexec.

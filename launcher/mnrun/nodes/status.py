@@ -48,6 +48,7 @@ class Roster:
         self.first_bad = 0  # the exit code of the first rank that failed by itself
         self.first_after_term = False  # that rank had got a TERM because of another
         self.culprit: Culprit | None = None  # that rank
+        self.daemons: list[str] = []  # lines of the client that started mpirun's daemons, if it failed
         self.warned = False
         self.foretold: set[str] = set()  # the nodes that were warned at any time
         self.starter = ""  # the starter that the head has chosen, if the plan left it open
@@ -166,6 +167,8 @@ class Roster:
         """Take in a word about the node itself, or its end. Return whether it is one."""
         if word == "gone":
             self.gone[node] = text
+        elif word == "daemons":
+            self.daemons.append(text)
         elif word == "lost":
             self.lost[node] = text or UNSAID
         elif word == "log":

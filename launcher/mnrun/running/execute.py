@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from mnrun import nodeset
 from mnrun.connect import KEYED
-from mnrun.errors import LaunchError
+from mnrun.errors import LaunchError, NodeError
 from mnrun.jobs.job_dir import Records
 from mnrun.jobs.records import REQUEUED
 from mnrun.model import Command, Outcome, Phase, Plan, Site
@@ -148,6 +148,8 @@ class Launch:
         if self.plan.spec.start.mode == "outside-in":
             launch = self.scheduler.launch_environment(self.plan, self.site)
             extra["launch.env"] = kit.outside_environment(self.plan, launch)
+            if not (self.plan.by_scheduler or self.plan.connect):
+                extra |= self.scheduler.for_mpirun(self.plan)
         pulse = self.scheduler.SINGLE
         self._send(kit.pack(kit.files(self.plan, extra, job_here(self.site), pulse)))
         if pulse:
@@ -446,10 +448,13 @@ class Launch:
         if self.silent and (reason := self.reasons.silent(self.silent, self.code != 0 and not self.serving_ended)):
             raise reason
         if self.code == 0:
+            if ended := self.scheduler.CLIENT_LINES.dead_daemons(self.roster.daemons):
+                raise NodeError(f"mpirun's daemons ended while the job ran: {nodeset.folded(ended)}")
             transport.check(self.plan, self.roster)
         # after one rank failed, srun's exit code is that of the ranks that it ended
         code = self.code and (self.roster.first_bad or self.code)
-        return Outcome(code, self.roster.counts, "", "", self.roster.culprit, self.roster.node_of_rank, self.silent)
+        culprit, node_of_rank = self.roster.culprit, self.roster.node_of_rank
+        return Outcome(code, self.roster.counts, "", "", culprit, node_of_rank, bool(self.roster.daemons), self.silent)
 
     def _not_ready(self, late: bool = False) -> Broken:
         roster, noise = copy.deepcopy(self.roster), list(self.noise)

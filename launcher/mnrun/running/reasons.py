@@ -185,9 +185,11 @@ def _who_kills(roster: Roster) -> str:
 
 
 def refuse_lost(outcome: Outcome, lines: Iterable[str]) -> None:
-    """Raise NodeError if mpirun, whose output has these lines, has lost a silent node. It may exit with 0 then."""
+    """Raise NodeError if mpirun, whose output has these lines, has lost a node. It may exit with 0 then."""
+    lines = list(lines)
     if any(line.rstrip().endswith("has lost communication with a remote daemon.") for line in lines):
-        raise NodeError(f"{nodeset.fold(outcome.silent)}: lost while the job ran")
+        named = [match[1] for line in lines if (match := re.match(r" *Remote daemon: \[\S+\] on node (\S+)$", line))]
+        raise NodeError(f"{nodeset.fold(outcome.silent or named)}: lost while the job ran")
 
 
 def last_line(outcome: Outcome, lines: Iterable[str], contained: bool = True) -> tuple[str, str, str]:

@@ -170,7 +170,7 @@ def _launch(
                 written.leave_out_ends()
             elif outcome.code:
                 written.leave_out_named(outcome.node_of_rank)
-        if outcome.silent and not outcome.code:
+        if (outcome.silent or outcome.doubted) and not outcome.code:
             reasons.refuse_lost(outcome, written.lines())
         if outcome.code == prepare.FATAL and prepare.doubt(spec):
             screen.say(prepare.IN_DOUBT)

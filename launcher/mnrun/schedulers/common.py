@@ -65,6 +65,10 @@ def launch_environment(plan: Plan, site: Site) -> tuple[Variable, ...]:
     return ()
 
 
+def for_mpirun(plan: Plan) -> dict[str, str]:
+    return {}
+
+
 def client_environment(environ: Mapping[str, str], plan: Plan | None = None) -> Mapping[str, str]:
     """Return the environment without the variables that name the node of a surrounding job."""
     return {name: value for name, value in environ.items() if name not in OF_HOSTS}

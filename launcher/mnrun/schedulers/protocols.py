@@ -95,6 +95,9 @@ class Reach(Protocol):
     def launch_environment(self, plan: Plan, site: Site) -> tuple[Variable, ...]:
         """Return the variables that the host's mpirun must see."""
 
+    def for_mpirun(self, plan: Plan) -> dict[str, str]:
+        """Return programs `out/NAME`, which the host's mpirun finds first, to start its daemons."""
+
     def client_environment(self, environ: Mapping[str, str], plan: Plan | None = None) -> Mapping[str, str]:
         """Return the environment of the programs that start the steps of a plan, such as srun, or other commands."""
 

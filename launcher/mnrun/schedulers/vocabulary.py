@@ -212,11 +212,17 @@ class ClientLines(Record):
     out_of_memory: str = NEVER  # anywhere in a line
     node_failed: str = NEVER  # its first group is the node
     killed: str = NEVER  # its first group is the nodes
+    died: str = NEVER  # a daemon of mpirun that ended neither by itself nor after another. Its groups: nodes, how
     ends_all: str = NEVER  # after this, the client or its scheduler ends all tasks itself
 
     def failed_nodes(self, lines: Iterable[str]) -> list[str]:
         """Return the nodes that failed by these lines."""
         return [match[1] for line in lines if (match := re.match(self.node_failed, line))]
+
+    def dead_daemons(self, lines: Iterable[str]) -> dict[str, str]:
+        """Return node -> how mpirun's daemon ended there, of those that something else has ended."""
+        matches = [match for line in lines if (match := re.match(self.died, line))]
+        return {node: match[2] for match in matches for node in nodeset.expand(match[1])}
 
     def nodes_of_killed(self, line: str, lines: Iterable[str]) -> tuple[str, ...]:
         """Return the nodes on which a task was killed by this line, if no one of `lines` tells who has killed it."""

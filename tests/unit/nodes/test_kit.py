@@ -322,7 +322,7 @@ def test_an_old_bash_is_refused_by_name(sh: Shell, tmp_path: Path, version: str,
     assert re.sub("bash [0-9][^ ]* ", "bash X ", line) == (
         "fail node01 bash X is too old: mnrun needs 4.4 or newer on the nodes" if old else "began"
     )
-    assert files == ([] if old else ["bin", "box", "guard.sh", "own", "steady"])
+    assert files == ([] if old else ["bin", "box", "guard.sh", "out", "own", "steady"])
     assert not old or not (tmp_path / "node").exists()
 
 

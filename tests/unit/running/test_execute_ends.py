@@ -248,3 +248,19 @@ def test_a_bug_of_ours_still_closes_the_lease(launch: Launcher, stage: Stage, mo
     with pytest.raises(RuntimeError, match="a bug"):
         launch(Play())
     assert stage.lease.closed
+
+
+AFTER = ["daemons node01 srun: error: node02: task 0: Exited with exit code 255"]
+KILLED = [*AFTER, "daemons node01 srun: error: node[03-04]: tasks 1-2: Killed"]
+
+
+def test_daemons_of_mpirun_that_were_killed(launch: Launcher, refused: Refused) -> None:
+    """PRRTE 3 ends with 0 then. mpirun's own code counts more. Daemons may also fail after an end that went well."""
+
+    def ends(code: int, lines: list[str]) -> Outcome:
+        return launch(Play(go=say(*RANKS, *lines) + ended("run", code)), mode="outside-in", launcher="mpirun")
+
+    with refused(NodeError):
+        ends(0, KILLED)
+    assert (ends(3, KILLED).code, ends(0, AFTER).code) == (3, 0)
+    assert ends(0, AFTER).doubted and not ends(0, []).doubted

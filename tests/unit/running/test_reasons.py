@@ -51,6 +51,13 @@ def test_an_mpirun_that_ends_with_0_as_it_loses_a_node(refused: Refused, tool: s
     reasons.refuse_lost(outcome, ["a line"])
     with refused(NodeError):
         reasons.refuse_lost(outcome, ["a line", f"{tool} has lost communication with a remote daemon."])
+    box = [
+        "PRTE has lost communication with a remote daemon.",
+        "",
+        "  Remote daemon: [prterun-node01-7@0,3] on node node04",
+    ]
+    with refused(NodeError):
+        reasons.refuse_lost(Outcome(0, doubted=True), box)
 
 
 @pytest.mark.parametrize(

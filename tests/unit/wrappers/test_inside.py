@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mnrun.files import wrappers
+from mnrun.schedulers.slurm import wording
 from unit.conftest import Shell
 from unit.decoys import Decoys
 from unit.texts import Says
@@ -159,6 +160,46 @@ def test_srun_names_no_directory_of_the_job(node: Node, tmp_path: Path, shell: s
     line = f"cd /; exec {shell.replace('bash', 'bash --posix')} {node.path}/out/srun -N2 'a b'"
     said = node.sh(line, environ={**environ, "RANK": "0"}).decode()
     assert said == f"<-N2><a b><{path}><none><7-abcdef><0>"
+
+
+def daemons(node: Node, tmp_path: Path, real: str) -> str:
+    """Make the node's srun `real`, and return the line by which the host's mpirun starts its daemons with it."""
+    node.fill(2, 2, mode="outside-in", launcher="mpirun")
+    executable(node.path / "out/srun", wording.text("daemons.sh").partition("\n")[2])
+    executable(tmp_path / "real/srun", real)
+    return f"PATH={node.path}/out:{tmp_path}/real:$PATH; srun --nodes=1 prted --prtemca a '\"b\"' c"
+
+
+@pytest.mark.parametrize(("end", "said"), [(0, ""), (137, "srun: error: node02: task 0: Killed\n")])
+def test_the_errors_of_mpiruns_daemons_are_kept(node: Node, tmp_path: Path, end: int, said: str) -> None:
+    """PRRTE 3 ends with 0 where they are killed."""
+    line = daemons(node, tmp_path, f'printf "<%s>" "$@" "$PATH"; cat; printf "{said}" >&2; exit {end}')
+    out = node.sh(f"echo input | ({line} 2>/dev/null)", code=end).decode()
+    assert out.startswith('<--nodes=1><prted><--prtemca><a><"b"><c><') and out.endswith(">input\n")
+    assert f"{node.path}/out" not in out
+    assert (node.path / "daemons").read_text() == said
+
+
+def test_errors_of_daemons_that_mpirun_shows(node: Node, tmp_path: Path) -> None:
+    """As with --debug-daemons."""
+    assert node.sh(f"({daemons(node, tmp_path, 'echo error >&2; exit 5')}) 2>&1", code=5) == b"error\n"
+    assert not (node.path / "daemons").exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("exit 5", ""), ("kill -ABRT $$", "srun: error: srun: task 0: ended with 134\n")]
+)
+def test_a_signal_reaches_the_srun_of_mpirun(node: Node, tmp_path: Path, end: str, said: str) -> None:
+    real = f"trap '{end}' TERM; kill -TERM $PPID; while :; do sleep 0.01; done"
+    node.sh(f"{daemons(node, tmp_path, real)} 2>/dev/null", code=134 if said else 5)
+    assert (node.path / "daemons").read_text() == said
+
+
+def test_other_lines_of_srun_are_srun(node: Node, tmp_path: Path) -> None:
+    daemons(node, tmp_path, 'echo "$$ $1"; exit 3')
+    said = node.sh(f"PATH={node.path}/out:{tmp_path}/real:$PATH; echo $$; exec srun --version", code=3).decode()
+    first, second = said.splitlines()
+    assert (second, (node.path / "daemons").exists()) == (f"{first} --version", False)
 
 
 def mpirun(node: Node, real: Path, words: str, environ: Mapping[str, str], shell: str = "sh") -> str:

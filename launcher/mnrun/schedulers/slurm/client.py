@@ -28,6 +28,8 @@ CLIENT_LINES = ClientLines(
     out_of_memory=r"(?i)\boom[-_ ]kill|\bOut Of Memory\b",
     node_failed=r"srun: error: Node failure on (\S+)",
     killed=r"srun: error: (\S+): tasks? [\d,-]+: Killed",
+    # PRRTE 3's daemons often exit with 255 after a job that went well, and srun then ends the others with TERM.
+    died=r"srun: error: (\S+): tasks? [\d,-]+: (?!Exited with exit code|Terminated)(.+)",
     # srun could not start a task, and ends all others itself, or Slurm has ended the step.
     ends_all=r"srun: error: Task launch for .* failed|.*error: \*\*\* STEP \S+ ON \S+ CANCELLED AT ",
 )

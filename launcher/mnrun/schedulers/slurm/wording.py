@@ -26,6 +26,11 @@ ON_NODE: str = text("on_node.sh")
 PROBE: str = text("probe.sh")
 
 
+def for_mpirun(plan: Plan) -> dict[str, str]:
+    """Return the program that tells how mpirun's daemons ended, on nodes other than its own."""
+    return {"out/srun": text("daemons.sh")} if plan.layout.nnodes > 1 else {}
+
+
 def for_ranks(plan: Plan) -> dict[str, str]:
     """Return the files by which wrappers know a rank that srun starts: on the node, and in its container."""
     return {"step.sh": text("step.sh"), f"{BOX}/step.env": text("step_env.sh")}
