@@ -50,6 +50,29 @@ def test_env_tells_every_rank_its_place(cluster: Cluster, connect: str) -> None:
         assert not [name for name in rank if name.startswith(("OMPI_COMM", "PMIX_RANK"))], rank
 
 
+MEET = (
+    "import os, socket, time; e = os.environ; place = e['MASTER_ADDR'], int(e['MASTER_PORT'])\n"
+    "if e['RANK'] == '0':\n    socket.create_server(place).accept()[0].close()\n"  # it waits, as who ends first
+    "while e['RANK'] == '1':\n"
+    "    try:\n        exit(socket.create_connection(place).recv(1) != b'')\n"
+    "    except OSError:\n        time.sleep(0.1)\n"
+)
+
+
+def test_env_has_enough_of_few_ports(cluster: Cluster) -> None:
+    """W8: a connection that has ended holds its port for a minute, and servers can have that port even so."""
+    words = [*ENV, "--image", NOSSHD, "--ports", "29600-29601", "--", "python3", "-c", MEET]
+    for _ in range(4):
+        result = cluster.mnrun(*words, nodes=2, tasks=1)
+        assert result.code == 0, result
+    serve = (
+        "import socket, time; a = [socket.create_server(('', p)) for p in (29600, 29601)]; print('up'); time.sleep(600)"
+    )
+    with cluster.running(["python3", "-uc", serve], node="node01") as server:
+        server.saying(lambda said: "up" in said.out, "up")
+        refusal(cluster.mnrun(*words, nodes=2, tasks=1), 121, "no free port in 29600-29601", "--ports")
+
+
 def test_env_passes_words_and_input_on(cluster: Cluster) -> None:
     nasty = ["a  b", "", "$HOME", "it's", "new\nline\n", "*"]
     text = 'case $RANK in 0) cat ;; 3) printf "<%s>" "$@" ;; *) exec cat ;; esac'

@@ -123,8 +123,9 @@ forward() { # Forward each line of the pipe to the launcher, with the node's nam
   facts+=" step=$mnrun_step user=${REPLY// /:}"
   if [[ -n $mnrun_first ]]; then # for the ranks' MASTER_PORT, and a service
     source ./ports.sh
-    for file in /proc/net/tcp{,6}; do # ` N: ADDRESS:PORT …`
-      mapfile -t lines <"$file" && lines=("${lines[@]#*: *:}") && part+=" ${lines[*]%% *}"
+    for file in /proc/net/tcp{,6}; do # ` N: ADDRESS:PORT ADDRESS:PORT STATE …`
+      mapfile -t lines <"$file" && lines=("${lines[@]#*: *:}")
+      lines=("${lines[@]/ *:???? 06 */.}") part+=" ${lines[*]%% *}" # as `taken`
     done 2>/dev/null || :
     ports $((1 + ${mnrun_serves:-0})) "$part "
     word=${mnrun_free%% *} rest=${mnrun_free#* } rest=${rest%% *}

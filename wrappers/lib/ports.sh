@@ -10,21 +10,30 @@ hex() { # NUMBER: Set digits to its four hexadecimal digits
   done
 }
 
-taken() { sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]* \).*/ \1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null; }
+taken() { # Print ` PORT ` for each port in use, and ` PORT.` for each connection that has ended there
+  # A port may be in both. 06 is TIME_WAIT, in which a connection stays for 60 s (include/net/tcp_states.h of Linux).
+  sed -n 's/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]*\) [0-9A-F:]* 06 .*/ \1./p
+    s/^ *[0-9]*: [0-9A-F]*:\([0-9A-F]* \).*/ \1/p' /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
 
 ports() { # COUNT TAKEN: Set mnrun_free to COUNT free ports of the range that the nodes' firewall lets through
-  # TAKEN has ` PORT ` of each port in use, in hexadecimal. bash reads the tables of the kernel by itself (guard.sh).
-  # Other shells read single bytes, so they start `taken`.
+  # TAKEN is what `taken` prints. bash reads the tables of the kernel by itself (guard.sh). Other shells read single
+  # bytes, so they start `taken`.
   from=${mnrun_ports%-*} to=${mnrun_ports#*-} mnrun_free=''
   # Each job starts at a random port of its own, so no process can know the port beforehand (random(4)).
   read -r start </proc/sys/kernel/random/uuid
   start=$((0x${start%?-*-*-*-*})) # seven digits, which any shell can count with
-  seen=0 found=0
-  while [ "$found" -lt "$1" ] && [ "$seen" -le $((to - from)) ]; do
-    port=$((from + (start + seen) % (to - from + 1)))
+  size=$((to - from + 1)) seen=0 found=0
+  # The second round takes ports of connections that have ended. Servers can bind to these (socket(7), SO_REUSEADDR).
+  while [ "$found" -lt "$1" ] && [ "$seen" -lt $((2 * size)) ]; do
+    port=$((from + (start + seen) % size))
     seen=$((seen + 1))
     hex "$port" # a printf for each would be a process for each
-    case $2 in *" $digits "*) continue ;; esac
+    case $2 in
+      *" $digits "*) continue ;;
+      *" $digits."*) [ "$seen" -gt "$size" ] || continue ;;
+      *) [ "$seen" -le "$size" ] || continue ;;
+    esac
     found=$((found + 1)) mnrun_free="$mnrun_free$port "
   done
 }

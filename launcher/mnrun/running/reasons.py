@@ -133,7 +133,10 @@ class Reasons:
     def failure(self, roster: Roster) -> LaunchError:
         """Return the error of a node. The end of its container may be all that was heard of a node that died."""
         if roster.failed:
-            return RuntimeFailed(nodeset.folded(roster.failed))
+            why = nodeset.folded(roster.failed)
+            if all(text.startswith("no free port") for text in roster.failed.values()):
+                return NodeError(why, "name more ports with --ports FROM-TO")
+            return RuntimeFailed(why)
         # A job that ends may take the connections to its nodes along, before any warning is heard.
         channels = roster.lost and not self._scheduler.SINGLE and not self.unforeseen(roster.lost, roster)
         if channels and (over := self._over(self._scheduler.ending(self._site, self._environ))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.errors import JobEnded, NodeError, TimeLimit
+from mnrun.errors import JobEnded, NodeError, RuntimeFailed, TimeLimit
 from mnrun.model import Culprit, Outcome, Site
 from mnrun.nodes.status import Roster
 from mnrun.running import reasons
@@ -75,6 +75,18 @@ def test_a_job_that_ends_takes_its_connections_along(
     roster.lose(("node02",), "the connection to it broke")
     found = reasons.Reasons(plan, Site("flux", "7"), scheduler, {}).failure(roster)
     assert type(found) is error
+
+
+@pytest.mark.parametrize(
+    ("why", "error"), [("no free port in 1-2 for the ranks' MASTER_PORT", NodeError), ("it broke", RuntimeFailed)]
+)
+def test_a_node_without_a_free_port(mocker: MockerFixture, refused: Refused, why: str, error: type[Exception]) -> None:
+    """W8: that is no failure of the runtime."""
+    plan = make(build("./app"), 2, 1)
+    roster = Roster(plan.layout.nodes)
+    roster.hear(f"fail node01 {why}")
+    with refused(error):
+        raise reasons.Reasons(plan, Site("slurm", "7"), mocker.Mock(), {}).failure(roster)
 
 
 @pytest.mark.parametrize(("warned", "error"), [("", NodeError), ("warned node02 USR2", JobEnded)])
