@@ -228,6 +228,7 @@ class Plan(Record):
     counted: bool = True  # whether every rank reports, so that mnrun notices a missing one
     steps: tuple[Step, ...] = ()
     notes: Words = ()
+    words: Words = ()  # of each rank's program, if they are too long for a line
     channels: bool = False  # as in its site
     of_schedulers: OfSchedulers = OfSchedulers()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .batch import USR1, end, output, submit
-from .cells import NOSSHD, OMPI5, SRUN, full, some
+from .cells import INSIDE, MPIRUN, NOSSHD, OMPI5, SRUN, SSH, WAYS, Way, full, some
 from .reports import mine, refusal
 from .stage import LOGIN, Cluster, Desk, wait_for
 
@@ -80,6 +80,24 @@ def test_env_passes_words_and_input_on(cluster: Cluster) -> None:
     assert result.code == 0, result
     words = "".join(f"<{word}>" for word in nasty)
     assert result.out in (f"hello{words}", f"{words}hello"), result
+
+
+LONG = """for last; do :; done; printf '%s %s %s;' $# "$1" "${last##*-}" """
+
+
+@pytest.mark.parametrize("way", some(WAYS, [INSIDE, MPIRUN, SSH]), ids=str)
+def test_words_that_a_glob_gives(cluster: Cluster, desk: Desk, way: Way) -> None:
+    """W2: Open MPI gives each rank its whole line in a variable, which may have 128 kB."""
+    words = [f"{desk.path}/a/long/name/of/a/sample-{n}" for n in range(9000)]
+    result = cluster.mnrun("-Q", *way.words, "--", "sh", "-c", LONG, "x", "it's  one", *words, nodes=2)
+    assert (result.code, result.out) == (0, "9001 it's  one 8999;" * 4), result
+
+
+def test_words_that_a_glob_gives_over_ssh(cluster: Cluster, desk: Desk) -> None:
+    """A login shell, which is sshd's, has a line of 128 kB at most."""
+    words = [f"{desk.path}/a/long/name/of/a/sample-{n}" for n in range(9000)]
+    result = cluster.alice(["mnrun", "--hosts", "node01,node02", "--image", OMPI5, "--", "sh", "-c", LONG, "x", *words])
+    assert (result.code, result.out) == (0, f"9000 {words[0]} 8999;" * 2), result
 
 
 def test_env_ends_all_when_one_fails(cluster: Cluster) -> None:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every rank starts as `rank.sh WORDS…` inside its container, by srun, mpirun or start_node.sh.
+# Every rank starts as `rank.sh [WORDS…]` inside its container, by srun, mpirun or start_node.sh.
 # It reports the rank to the guard, and becomes the user's program. So the exit codes 126 and 127 are the shell's.
 # It begins in the user's directory with the user's PATH. So it looks for no program of its own by that.
 # shellcheck disable=SC2154  # into.sh and join_container.sh have set names
@@ -13,6 +13,8 @@ if [ -n "${mnrun_errors-}" ]; then # start_node.sh has started it
 fi
 . "$mnrun_here/job.sh"
 . "$mnrun_here/pid.sh"
+# shellcheck source=/dev/null
+[ $# != 0 ] || . "$mnrun_here/words" # it sets them
 # Some schedulers warn every process of a job by a signal other than TERM: USR2 before the end, and USR1 before a
 # suspension (qsub(1), -notify). It must not end a program that does not catch it.
 for mnrun_it in $mnrun_warnings; do [ "$mnrun_it" = TERM ] || trap '' "$mnrun_it"; done

@@ -321,6 +321,7 @@ def files(plan: Plan, extra: Mapping[str, str], here: JobHere = ALONE, pulse: bo
         **boxed({"job.sh": job, "rules.sh": rules, "user.env": user}),
         **(boxed({"server.env": environment.exports(server)}) if (server := _server(plan)) else {}),
         **(boxed({"scheduler.env": plan.of_schedulers.ranks}) if plan.of_schedulers.ranks else {}),
+        **(boxed({"words": f"set -- {' '.join(map(environment.quote, plan.words))}\n"}) if plan.words else {}),
         **plan.of_schedulers.files,
         **by_mpirun(plan, mpirun),
         **({SAMPLE: lean(wrapper(SAMPLE))} if plan.spec.watch else {}),

@@ -23,6 +23,7 @@ from mnrun.runtimes import RUNTIMES, SHARING, as_root
 # An image has directories of its own with these names. The node's must not hide them.
 OF_IMAGES = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var")
 HEAD = "head.sh"
+LONG = 32 * 1024  # bytes of a program's words, above which these come by a file
 WIDTH = 73  # the characters of a summary, which follow `mnrun: `
 # starters that speak with their ranks through an open file
 OPEN_FILE = {"pmi2": "PMI2", **{name: f"{mpi.MPIS[name].NAME}'s mpiexec" for name in mpi.HYDRA}}
@@ -37,7 +38,7 @@ def make(spec: JobSpec, layout: Layout, job: str, channels: bool = False) -> Pla
     if spec.service.ready and layout.ntasks > 1:  # so that an error can show each node's last lines
         spec = spec._replace(program=spec.program._replace(label=True))
     bare = Plan(spec, layout, job, node_dir(job), needs=_needs(spec), notes=_notes(spec), channels=channels)
-    plan = _with_steps(bare)
+    plan = _with_steps(bare._replace(words=_long_words(spec)))
     plan = plan._replace(steps=(*_prepare(spec, job), *plan.steps, _stop(plan.node_dir)))
     lines = [login_shell.line(step.argv) for step in plan.steps if step.argv and channels]
     if any(len(line) > login_shell.LONGEST - 1024 for line in lines):
@@ -122,11 +123,25 @@ def _master_words(spec: JobSpec, layout: Layout, here: str) -> Words:
         return (program.script, *program.command)
     if program.once:
         return program.command
+    if spec.start.launcher == "ray":
+        return ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", "sh", f"{here}/ray.sh", *program.command)
     if spec.start.launcher in mpi.WITHOUT_MPI:
-        ray = ("sh", f"{here}/ray.sh") if spec.start.launcher == "ray" else ()
-        return ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *ray, *_torchrun(spec))
+        return ("sh", f"{here}/start.sh", "sh", f"{here}/rank.sh", *_of_rank(spec))
     starter = ("mpirun", "-n", str(layout.ntasks), *spec.start.mpi_args)
-    return (*starter, "sh", f"{here}/rank.sh", *program.command)
+    return (*starter, "sh", f"{here}/rank.sh", *_of_rank(spec))
+
+
+def _of_rank(spec: JobSpec) -> Words:
+    """Return the words of a rank's program, or none if they come by a file."""
+    return () if _long_words(spec) else _torchrun(spec)
+
+
+def _long_words(spec: JobSpec) -> Words:
+    """Return the words of each rank's program if they are so long that rank.sh reads them from a file. Open MPI gives
+    a rank its whole line in OMPI_COMMAND and OMPI_ARGV, and no variable is longer than 128 kB (MAX_ARG_STRLEN,
+    execve(2)). Neither is the line of a login shell."""
+    words = _torchrun(spec) if spec.program.direct and spec.start.launcher != "ray" else ()
+    return words if sum(len(os.fsencode(word)) + 1 for word in words) > LONG else ()
 
 
 def _starter(spec: JobSpec) -> str:
@@ -221,7 +236,7 @@ def _run_outside(spec: JobSpec, layout: Layout, container: Container, shared: bo
         SHARING[spec.container.runtime].join(container) if shared else RUNTIMES[spec.container.runtime].rank(container)
     )
     adverbs = ("join_container.sh",) if shared else ()
-    words = (*around, *kit.inside(box_dir(here), "rank.sh", *spec.program.command))
+    words = (*around, *kit.inside(box_dir(here), "rank.sh", *_of_rank(spec)))
     by_scheduler = spec.start.launcher in starters.OF_SCHEDULERS
     context = environment.SCHEDULER if by_scheduler else environment.MPIRUN
     start = kit.awaiting if by_scheduler else kit.node

@@ -246,3 +246,15 @@ def test_a_typed_command_has_its_words_on_the_host(sh: Shell, nodes: tuple[str, 
     line = kit.typed(Command(("printf", r"%s\0", word), nodes))
     client = """ssh() { eval "$2"; }; pdsh() { eval "$(printf %s "$5" | sed 's/%h/n1/; s/%%/%/g')"; }"""
     assert sh(f"{client}; {line}").decode() == f"{word}\0"
+
+
+@pytest.mark.parametrize(
+    "way", [{}, {"launcher": "env"}, {"mode": "outside-in", "launcher": "srun"}, {"launcher": "ray"}]
+)
+def test_words_that_are_too_long_for_a_line(way: dict[str, Any]) -> None:
+    """W2"""
+    words = ["./app", *(f"sample-{n}" for n in range(5000))]
+    plan = make(build(*words, **way), 2, 2)
+    in_line = way.get("launcher") == "ray"
+    assert ("sample-7" in plan.step(Phase.RUN).argv, plan.words) == (in_line, () if in_line else tuple(words))
+    assert make(build(*words[:2000], **way), 2, 2).words == ()

@@ -38,6 +38,8 @@ def test_the_first_words_are_read_alike_by_every_login_shell() -> None:
 def test_a_command_that_is_too_long_for_ssh(refused: Refused) -> None:
     """B10, B11: it says so before anything begins; as a node's srun takes any."""
     words = tuple(hashlib.sha256(b"%d" % number).hexdigest() for number in range(4000))
+    hosts = names.parse("ws1,ws2")
     with refused(Impossible):
-        make(job_spec(command=words, hosts=names.parse("ws1,ws2")), 1, 1)
-    assert make(job_spec(command=words), 1, 1)
+        make(job_spec(command=words, hosts=hosts, script="/job.sh"), 1, 1)
+    assert make(job_spec(command=words, script="/job.sh"), 1, 1)
+    assert make(job_spec(command=words, hosts=hosts), 1, 1).words == words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_mock import MockerFixture
 
-from mnrun.errors import JobEnded, NodeError, RuntimeFailed, TimeLimit
+from mnrun.errors import JobEnded, LaunchError, NodeError, RuntimeFailed, TimeLimit
 from mnrun.model import Culprit, Outcome, Site
 from mnrun.nodes.status import Roster
 from mnrun.running import reasons
@@ -80,7 +80,9 @@ def test_a_job_that_ends_takes_its_connections_along(
 @pytest.mark.parametrize(
     ("why", "error"), [("no free port in 1-2 for the ranks' MASTER_PORT", NodeError), ("it broke", RuntimeFailed)]
 )
-def test_a_node_without_a_free_port(mocker: MockerFixture, refused: Refused, why: str, error: type[Exception]) -> None:
+def test_a_node_without_a_free_port(
+    mocker: MockerFixture, refused: Refused, why: str, error: type[LaunchError]
+) -> None:
     """W8: that is no failure of the runtime."""
     plan = make(build("./app"), 2, 1)
     roster = Roster(plan.layout.nodes)

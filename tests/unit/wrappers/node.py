@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,8 @@ class Node:
         self._by_into: tuple[str, ...] = BY_INTO
         self._lines = ""
 
-    def fill(self, *ranks: int, launch: str = "", **given: Any) -> None:
-        command = () if given.get("shell") else ("./app",)
+    def fill(self, *ranks: int, launch: str = "", command: Sequence[str] = ("./app",), **given: Any) -> None:
+        command = () if given.get("shell") else command
         plan = make(build(*command, **{"chdir": str(self.path), **given}), *ranks)
         if plan.spec.start.mode == "outside-in":
             self._by_into = (*BY_INTO, "rank.sh")

@@ -37,6 +37,15 @@ def test_a_rank_becomes_the_program_with_its_words_and_variables(node: Node, she
     assert [os.fsdecode(word) for word in said.split(b"\0")[:-1]] == ["it's $HOME\n`x`", *words]
 
 
+def test_a_rank_reads_long_words_from_a_file(node: Node, shell: str) -> None:
+    """W2: a line of mpirun with all of them would be too long for a variable."""
+    words = ("a b", "", "$HOME", "it's", '"', "*", "--", "-n", "two\nlines", "ü\udcff", *["/a/path"] * 5000)
+    node.fill(2, launcher="mpirun", command=("sh", "-c", 'printf "%s\\0" "$@"', "x", *words))
+    (node.path / "stdin").touch()
+    said = node.run("rank.sh", shell=shell, environ={"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"})
+    assert [os.fsdecode(word) for word in said.split(b"\0")[:-1]] == [*words]
+
+
 @pytest.mark.parametrize("starter", ["mpirun", "srun"])
 def test_a_variable_may_be_called_as_one_of_ours(node: Node, shell: str, starter: str) -> None:
     names = ("here", "rank", "size", "code", "image", "name", "real", "node", "word")
