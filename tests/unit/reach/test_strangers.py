@@ -317,8 +317,14 @@ def test_the_port_closes() -> None:
 
 
 def test_a_range_of_ports_of_which_some_are_taken(tmp_path: Path) -> None:
-    with socket.create_server(("", 0)) as taken:
-        first = taken.getsockname()[1] - 1
+    with contextlib.ExitStack() as stack:
+        while True:  # another process may have the next port
+            free = stack.enter_context(socket.create_server(("", 0)))
+            first = free.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                stack.enter_context(socket.create_server(("", first + 1)))
+                break
+        free.close()
         door = Door(f"{first}-{first + 1}")
         call = Expected(door)
         assert call.caller.port == first
