@@ -214,6 +214,9 @@ def _links(program: Program, container: ContainerOptions, around: Surroundings) 
 def _resources(values: Values, launcher: str) -> Resources:
     if values.text("gpus_per_node") and split_gres(values.text("gres"))[0]:
         raise UsageError("--gpus-per-node, and GPUs in --gres, exclude each other")
+    memory = [f"--{name.replace('_', '-')}" for name in ("mem", "mem_per_cpu", "mem_per_gpu") if values.text(name)]
+    if len(memory) > 1:  # sbatch(1)
+        raise UsageError(f"{' and '.join(memory)} exclude each other")
     _refuse_slots(values)
     return Resources(
         nodes=values.number("nodes"),

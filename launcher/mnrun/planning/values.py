@@ -71,10 +71,14 @@ class Surroundings(Record):
         target, _, options = rest.partition(":")
         if re.fullmatch(r"[\d:,-]+", word):
             raise UsageError(f"--bind {word!r} is not a path", "-B is --bind here")
+        each = " ".join(f"-B {part}" for part in word.split(","))
+        remedy = f"repeat it: {each}" if "," in word else ""  # Apptainer's --bind takes several
         if not source or (target and not target.startswith("/")) or options not in ("", "ro", "rw"):
-            raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST")
+            raise UsageError(f"--bind {word!r} is not SRC[:DST[:ro|rw]] with an absolute DST", remedy)
         if re.search(r"[,\x00-\x1f\x7f]", word):  # docker reads a line of CSV
-            raise UsageError(f"--bind {word!r} has a comma or a control character, which the runtimes cannot mount")
+            raise UsageError(
+                f"--bind {word!r} has a comma or a control character, which the runtimes cannot mount", remedy
+            )
         if claimed:
             if not target or not re.fullmatch(r"[a-z0-9.-]+(/[^/].*)?", source):
                 raise UsageError(f"--bind {word!r} is not {CLAIM}CLAIM[/SUBDIRECTORY]:DST with an absolute DST")

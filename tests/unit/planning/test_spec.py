@@ -66,7 +66,9 @@ def test_what_becomes_of_options(cases: Cases) -> None:
     cases(lambda options, part: parts[part](build("./app", **given(options))))
 
 
-@pytest.mark.parametrize("words", ["", ":/in", "/data:in", "/data:/in:nosuid", "/a,/b", "/a\n", "/a\r", "2:8"])
+@pytest.mark.parametrize(
+    "words", ["", ":/in", "/data:in", "/data:/in:nosuid", "/a,/b", "/a:/x,/b:/y", "/a\n", "/a\r", "2:8"]
+)
 def test_a_bind_that_is_none(refused: Refused, words: str) -> None:
     with refused(UsageError):
         build("./app", bind=(words,))
