@@ -12,9 +12,11 @@ esac
 # A shell takes no signal while it waits for a program in its foreground, and gives /dev/null to one behind it.
 exec 3<&0 4>&2
 if [ /proc/self/fd/2 -ef /dev/null ]; then exec 4>"$mnrun_here/daemons"; fi
+mnrun_pid='' mnrun_term=''
+trap 'mnrun_term=1; [ -z "$mnrun_pid" ] || kill -TERM "$mnrun_pid"' HUP INT TERM
 srun "$@" <&3 2>&4 3<&- 4>&- &
 mnrun_pid=$!
-trap 'kill -TERM "$mnrun_pid"' HUP INT TERM
+[ -z "$mnrun_term" ] || kill -TERM "$mnrun_pid" # the signal came before
 until
   wait "$mnrun_pid"
   mnrun_code=$?
